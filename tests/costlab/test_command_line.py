@@ -1,4 +1,4 @@
-"""The command line: what it reads, what it refuses, how it exits; with nothing measured."""
+"""The command line: accepted values, refusals and exit codes, without measuring anything."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from costlab.run.run import Run
 ROOT = Path(__file__).parents[2]
 
 
-def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "costlab", *words],
         capture_output=True, text=True, check=False, env=os.environ | environment,
@@ -27,7 +27,7 @@ def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("said", "read"),
+    ("text", "read"),
     [
         ("1K:4K", (1024, 2048, 4096)),
         ("1KiB:3k", (1024, 2048, 3072)),
@@ -36,14 +36,14 @@ def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         ("1G", (1 << 30,)),
     ],
 )
-def test_sizes_are_ranges_in_powers_of_two_or_lists(said: str, read: tuple[int, ...]) -> None:
-    assert options.Sizes().convert(said, None, None) == read
+def test_sizes_are_ranges_in_powers_of_two_or_lists(text: str, read: tuple[int, ...]) -> None:
+    assert options.Sizes().convert(text, None, None) == read
 
 
-@pytest.mark.parametrize("said", ["", "0", "4K:1K", "1:2:3", "1T", "many", "1K:", "-1"])
-def test_what_is_no_range_is_refused_with_an_example(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "0", "4K:1K", "1:2:3", "1T", "many", "1K:", "-1"])
+def test_what_is_no_range_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write"):
-        options.Sizes().convert(said, None, None)
+        options.Sizes().convert(text, None, None)
 
 
 def test_two_runs_of_one_second_have_a_file_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,14 +98,14 @@ def test_without_a_command_the_whole_lab_is_measured(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
-    done = ran(*words)
+    done = run_command(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
 
 
 def test_a_gpu_that_is_not_there_is_misuse() -> None:
-    done = ran("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    done = run_command("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--device cuda" in done.stderr
 
@@ -118,7 +118,7 @@ def test_a_result_that_is_cut_short_is_one_line_and_status_1(tmp_path: Path) -> 
         ["report", "short.json"],
         ["claims", "short.json"],
     ):
-        done = ran(*[str(tmp_path / w) if w.endswith("json") else w for w in words])
+        done = run_command(*[str(tmp_path / w) if w.endswith("json") else w for w in words])
         assert (done.returncode, done.stdout) == (1, "")
         assert "short.json is not a result" in done.stderr
         assert done.stderr.count("\n") == 1
@@ -126,7 +126,7 @@ def test_a_result_that_is_cut_short_is_one_line_and_status_1(tmp_path: Path) -> 
 
 def test_a_place_that_can_not_be_written_is_found_out_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = ran("counts", "--out", str(tmp_path / "file" / "one.json"))
+    done = run_command("counts", "--out", str(tmp_path / "file" / "one.json"))
     assert done.returncode == 1
     assert "can't be written" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -157,8 +157,8 @@ def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(
 
 @pytest.mark.parametrize("command", [[], *([name] for name in sorted(cli.bench.commands))])
 def test_no_help_is_cut_short_in_a_terminal_of_80_columns(command: list[str]) -> None:
-    told = CliRunner().invoke(cli.bench, [*command, "--help"], terminal_width=80)
-    assert told.exit_code == 0
-    lines = [line for line in told.output.splitlines() if not line.startswith("Usage: ")]
+    outcome = CliRunner().invoke(cli.bench, [*command, "--help"], terminal_width=80)
+    assert outcome.exit_code == 0
+    lines = [line for line in outcome.output.splitlines() if not line.startswith("Usage: ")]
     assert lines
     assert not [line for line in lines if "..." in line or len(line) > 80]

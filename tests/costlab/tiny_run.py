@@ -1,4 +1,4 @@
-"""One real run of the counts, shared by the tests that judge and show it."""
+"""One real run of the counts, shared by the tests of judging and publishing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DATASETS = any("helpers_cpp.cpython" in file.name for file in files("megatron-co
 
 
 @cache
-def counted() -> dict[str, Metric]:
-    """What two ranks count on this machine, and what four do, by id."""
+def count_metrics() -> dict[str, Metric]:
+    """Return the counts of two ranks and of four ranks on this machine, by id."""
     return {
         metric.id: metric
         for ranks in counts.RANKS
@@ -27,8 +27,8 @@ def counted() -> dict[str, Metric]:
     }
 
 
-def step(hidden: int, link: str, ratio: float) -> list[Metric]:
-    """A point of the speed-up curve, as the section "tp" writes it."""
+def make_step(hidden: int, link: str, ratio: float) -> list[Metric]:
+    """Return a point of the speed-up curve, as the section "tp" writes it."""
     start = f"tp.h{hidden}"
     up, down = (f"{start}.{which}.shardlab.{link}" for which in ("speedup", "slowdown"))
     return [
@@ -38,8 +38,8 @@ def step(hidden: int, link: str, ratio: float) -> list[Metric]:
     ]  # fmt: skip
 
 
-def lab(folder: Path, metrics: dict[str, Metric]) -> Path:
-    """A lab's folder with the real claims and a reference of these metrics."""
+def make_lab(folder: Path, metrics: dict[str, Metric]) -> Path:
+    """Make a lab's folder with the real claims and a reference of these metrics."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "claims.toml").write_bytes((LAB / "claims.toml").read_bytes())
     section = Section(status="complete", metrics=list(metrics.values()))

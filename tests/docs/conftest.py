@@ -71,7 +71,7 @@ def ranks() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def cited_text() -> Path:
     """Return the user's store with the cited files, loaded as `make check` loads them."""
-    gathered = open_lab(ROOT / "experiments/35-reading-notes", real_bench()).evidence.gathered()
+    gathered = open_lab(ROOT / "experiments/35-reading-notes", real_bench()).evidence.list_files()
     for file in gathered:
         if file.state is not State.PROVED and not file.path.startswith(OUTSIDE_THE_WHEELS):
             pytest.skip(f"the cited sources are not at hand: {file.path}: {file.reasons}")

@@ -74,7 +74,7 @@ def read_numerals(page: Path) -> list[str]:
         text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "", text).replace("000 millones", " mil millones")
         for word, english in WORDS.items():
             text = re.sub(rf"(?<=\d )(?:de )?{word}(?=s?\b)", english, text)
-    return [" ".join(filter(None, found.groups())) for found in NUMERAL.finditer(text)]
+    return [" ".join(filter(None, match.groups())) for match in NUMERAL.finditer(text)]
 
 
 def find_fault(numeral: str, origin: str, names: dict[str, Any]) -> str:
@@ -88,8 +88,8 @@ def find_fault(numeral: str, origin: str, names: dict[str, Any]) -> str:
         path, line = named[3].split(":L")
         lines = (Path(torch.__file__).parents[1] / path).read_text("utf-8").splitlines()
         expected = float(number) * (0.01 if unit == "%" else 1)
-        found = map(float, re.findall(r"\d+(?:\.\d+)?", lines[int(line) - 1]))
-        return "" if expected in found else f"{named[3]} has another number"
+        numbers = map(float, re.findall(r"\d+(?:\.\d+)?", lines[int(line) - 1]))
+        return "" if expected in numbers else f"{named[3]} has another number"
     if named[1] == "test":
         path, name = named[3].split("::")
         return "" if f"def {name}(" in (ROOT / path).read_text("utf-8") else f"no {named[3]}"

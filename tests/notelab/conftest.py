@@ -22,7 +22,7 @@ def scratch(tmp_path: Path) -> Scratch:
 @pytest.fixture(scope="session", autouse=True)
 def pip_queried_once() -> Iterator[None]:
     """Query pip once for each set of configuration paths: a query takes a quarter second."""
-    ask_pip, variables = settings._told_by_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
+    ask_pip, variables = settings._ask_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
 
     @cache
     def cached_ask(*_: str | None) -> Any:
@@ -31,7 +31,7 @@ def pip_queried_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             settings,
-            "_told_by_pip",
+            "_ask_pip",
             lambda: cached_ask(sys.executable, *map(os.environ.get, variables)),
         )
         yield

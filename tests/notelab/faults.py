@@ -19,7 +19,7 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.relock import relock
-from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.book.workbook import CheckSession, Workbook, open_lab
 from notelab.cited.fitting import ends_well
 from notelab.cited.outline import FUNCTION
 from notelab.lab import lock as lock_file
@@ -44,7 +44,7 @@ class Book:
     """A copy of the real lab, in which faults are planted."""
 
     root: Path
-    bench: Bench
+    bench: CheckSession
 
     @property
     def lab(self) -> Path:
@@ -76,7 +76,7 @@ class Book:
             shutil.copytree(ROOT / folder, self.root / folder)
 
 
-def copy_of_the_lab(root: Path, bench: Bench) -> Book:
+def copy_of_the_lab(root: Path, bench: CheckSession) -> Book:
     """Copy the real lab and its solutions into a repository of their own."""
     book = Book(root, bench)
     (root / ".git").mkdir(parents=True)
@@ -151,7 +151,7 @@ class Sources:
         """Read every page and every cited file once."""
         workbook = book.open()
         self._files = {
-            file.path: file for file in workbook.evidence.gathered() if file.state is State.PROVED
+            file.path: file for file in workbook.evidence.list_files() if file.state is State.PROVED
         }
         self._named: dict[str, set[str]] = {}
         cited: dict[str, Citation] = {}

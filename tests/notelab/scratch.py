@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from notelab.book.relock import Relocked, relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.relock import RelockResult, relock
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
@@ -21,7 +21,7 @@ from notelab.sources.store import Store
 from tests.limits import LIMIT
 
 
-def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
+def check_lab(folder: Path, bench: CheckSession, only: set[Path] | None = None) -> Report:
     """Check a lab, or only some of its pages."""
     return check_labs({folder: only}, bench)
 
@@ -206,14 +206,14 @@ class Scratch:
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
 
-    def bench(self, *, mirror: bool = True) -> Bench:
+    def bench(self, *, mirror: bool = True) -> CheckSession:
         """Return a bench with its own cache, the upstream as a mirror, and no network."""
         cache = self.root / "cache"
         mirrors = {"up": self.upstream} if mirror else {}
         library = Library(
             store=Store(cache), mirrors=mirrors, offline=True, progress=lambda _: None
         )
-        return Bench(DiskCache(cache / "memo"), library)
+        return CheckSession(DiskCache(cache / "memo"), library)
 
     def check(self, *pages: str, mirror: bool = True) -> Report:
         """Check the lab, or some of its pages."""
@@ -224,7 +224,7 @@ class Scratch:
         """Return the codes of the findings, ordered by file and position."""
         return [finding.code for finding in self.check(*pages, mirror=mirror).findings]
 
-    def lock(self) -> Relocked:
+    def lock(self) -> RelockResult:
         """Write the lock from the pages."""
         relocked = relock(open_lab(self.lab, self.bench()))
         self.write("citations.lock", lock_file.dump(relocked.lock))

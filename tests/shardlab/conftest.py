@@ -1,7 +1,7 @@
 """The workers' imports, and pytest's collection, take seconds each: they go on side by side.
 
-So does what some tests want done `beside` the others. (Not in a process of xdist's, of which one
-alone needs workers.)
+So does the `background` work of some tests. (Not in a process of xdist's, of which one alone needs
+workers.)
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from tests.shardlab import pool
-from tests.shardlab.beside import Beside, work_of
+from tests.shardlab.background import BackgroundWork, work_of
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     pool.preload()
 gc.disable()  # until all is collected, of which nothing is garbage
-BESIDE = pytest.StashKey[Beside | None]()
+BACKGROUND = pytest.StashKey[BackgroundWork | None]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -38,9 +38,9 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     pool.preload()  # before the bench's launcher starts its own forkserver, which imports less
-    if BESIDE not in item.config.stash:
+    if BACKGROUND not in item.config.stash:
         works = [work for test in item.session.items if (work := work_of(test))]
-        background = item.config.stash[BESIDE] = Beside(works) if works else None
+        background = item.config.stash[BACKGROUND] = BackgroundWork(works) if works else None
         if background:
             item.config.add_cleanup(background.stop)
 
@@ -52,9 +52,9 @@ def one_thread() -> None:
 
 
 @pytest.fixture
-def done_beside(request: pytest.FixtureRequest) -> Any:
-    """What the work of this test returned."""
-    background, work = request.config.stash[BESIDE], work_of(request.node)
+def background_result(request: pytest.FixtureRequest) -> Any:
+    """Return what the background work of this test returned."""
+    background, work = request.config.stash[BACKGROUND], work_of(request.node)
     assert background
     assert work
     return background.result(work)

@@ -25,8 +25,8 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients, sharding
 from shardlab.pipeline import run, schedule
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import differences, random_like, random_tokens
-from tests.shardlab.its_device import its_device
 
 SEQUENCE, BATCH, VOCAB, HIDDEN, HEADS = 8, 2, 24, 16, 8
 STEPS = 10
@@ -84,7 +84,7 @@ def whole_weights(config: GPTConfig) -> dict[str, Tensor]:
 def compared(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
     """Every quantity's difference between ours and Megatron's on this rank; cases of one grid."""
     grid, first = grid_of(world, cases[0]), cases[0]
-    with its_device(world):
+    with default_device(world):
         weights = [whole_weights(case.config()) for case in cases]
         ours = [
             trained(case, Ours(case, grid, whole), grid)

@@ -28,7 +28,7 @@ from tests.limits import LIMIT
 def preload() -> None:
     """Start the process that all workers are forked from; it imports while the caller goes on."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.shardlab.imported"])
+    context.set_forkserver_preload(["tests.shardlab.preload"])
     multiprocessing.forkserver.ensure_running()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.view import View
-from notelab.book.workbook import Bench, Workbook, open_labs
+from notelab.book.parsed_page import ParsedPage
+from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
@@ -23,7 +23,7 @@ from notelab.rules.waivers import Waivers
 
 def check_labs(
     labs: Mapping[Path, set[Path] | None],
-    bench: Bench,
+    bench: CheckSession,
     *,
     implicit: bool = False,
     strict: bool = False,
@@ -61,7 +61,7 @@ def _without_strict_findings(report: Report) -> Report:
     return report
 
 
-def _prefetch_diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
+def _prefetch_diagrams(books: list[Workbook], bench: CheckSession) -> Diagrams:
     """Parse the new diagrams of all labs; return the parser that the whole run shares."""
     diagrams = Diagrams(bench.cache.file_for(books[0].lab.root if books else Path.cwd()))
     notes = (view.note for book in books for view in book.views if view.note)
@@ -70,7 +70,7 @@ def _prefetch_diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
 
 
 def _check_lab(
-    book: Workbook, bench: Bench, diagrams: Diagrams, *, all_pages: bool, implicit: bool
+    book: Workbook, bench: CheckSession, diagrams: Diagrams, *, all_pages: bool, implicit: bool
 ) -> Report:
     rules = _LabRules(book, bench, diagrams)
     findings: list[Finding] = [*limits.pin_findings(book), *release.findings(book)]
@@ -106,18 +106,18 @@ def _check_lab(
 class _LabRules:
     """All rules, prepared for one lab."""
 
-    def __init__(self, book: Workbook, bench: Bench, diagrams: Diagrams) -> None:
+    def __init__(self, book: Workbook, bench: CheckSession, diagrams: Diagrams) -> None:
         self._book = book
         self._originals = {view.page.path: view for view in book.views if not view.page.original}
         self._diagrams = diagrams
-        files = book.evidence.gathered()
+        files = book.evidence.list_files()
         proved = (file for file in files if file.state is State.PROVED)
         cache = bench.cache.file_for(book.lab.root)
         self._pinned = constraints.Pinned(proved, cache)
         self.citations = Judge(book, cache)
         self.numbers = Numbers(book.lab, cache)
 
-    def findings(self, view: View) -> Iterator[Finding]:
+    def findings(self, view: ParsedPage) -> Iterator[Finding]:
         """Yield the findings of a page, except those about its citations."""
         yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
@@ -138,7 +138,7 @@ class _Tally(msgspec.Struct):
     unstructured: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     sound: set[str] = set()
 
-    def count(self, view: View, verdicts: list[Verdict]) -> None:
+    def count(self, view: ParsedPage, verdicts: list[Verdict]) -> None:
         """Count the citations of one page."""
         if view.note is None:
             return
@@ -156,7 +156,7 @@ class _Tally(msgspec.Struct):
                     self.unstructured[verdict.source, citation.path] += 1
 
 
-def _report_note(lab: str, view: View, verdicts: list[Verdict]) -> NoteReport:
+def _report_note(lab: str, view: ParsedPage, verdicts: list[Verdict]) -> NoteReport:
     note = view.note
     assert note is not None
     sound = [verdict for verdict in verdicts if not verdict.findings]
@@ -184,7 +184,7 @@ _SUMS = ("citations", "proved", "locked", "diagrams", "by_wheel", "unstructured"
 def _report_lab(
     book: Workbook, tally: _Tally, waived_count: int, to_do_count: int, *, all_pages: bool
 ) -> LabReport:
-    files, notes = book.evidence.gathered(), tally.notes
+    files, notes = book.evidence.list_files(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
         folder=tally.lab,
@@ -215,7 +215,7 @@ def _report_source(book: Workbook, name: str, lab_files: list[CitedFile]) -> Sou
     files = [file for file in lab_files if file.source == name]
     available = [file for file in files if file.state in (State.PROVED, State.LOCKED)]
     proved = [file for file in available if file.state is State.PROVED]
-    vouched = Counter(file.vouched for file in available if file.vouched)
+    vouched = Counter(file.vouched_by for file in available if file.vouched_by)
     reasons = {reason: None for file in available for reason in file.reasons}
     return SourceReport(
         name=name,

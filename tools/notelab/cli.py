@@ -108,14 +108,14 @@ def check(
 
     A PATH is a lab's folder, one of its pages, or any file that a lab depends on.
     """
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.check import check_labs
     from notelab.report.formats import render_report
 
     def run_check() -> int:
-        bench = open_bench(mirrors, *paths, offline=offline)
-        wanted, strays = asked(list(paths), bench.lab, idle=quiet)
+        bench = open_session(mirrors, *paths, offline=offline)
+        wanted, strays = select_labs(list(paths), bench.lab, may_be_nothing=quiet)
         report = check_labs(wanted, bench, implicit=not paths, strict=strict)
         for stray in strays if not quiet else []:
             say(f"note: {stray} belongs to no lab; not checked", stderr=True)
@@ -160,14 +160,14 @@ def fetch(
 
     After that, check and show need no network.
     """
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.commands import fetching
 
-    bench = open_bench(mirrors, *paths, anew=True)
-    labs = list(asked(list(paths), bench.lab)[0])
+    bench = open_session(mirrors, *paths, refresh=True)
+    labs = list(select_labs(list(paths), bench.lab)[0])
     if worktree:
-        say(fetching.lay_out(labs, source, worktree, bench))
+        say(fetching.check_out(labs, source, worktree, bench))
         return 0
     lines, missing = fetching.fetch(labs, source, bench)
     say(*lines)
@@ -184,13 +184,13 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 
     REF is a tag, a branch or a commit.
     """
-    from notelab.book.finding_labs import lab_with
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import find_lab
+    from notelab.book.opening import open_session
     from notelab.commands import pinning
 
     command = shlex.join(["shardbook", "pin", source, ref])
-    folder = lab_with(source, lab_folder, Path.cwd(), to_write=command)
-    say(*pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)))
+    folder = find_lab(source, lab_folder, Path.cwd(), to_write=command)
+    say(*pinning.pin(folder, source, ref, open_session(mirrors, folder, refresh=True)))
 
 
 @cli.command()
@@ -199,12 +199,12 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record citations that resolve in citations.lock; run no rules."""
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.commands import pinning
 
-    bench = open_bench(mirrors, *paths, offline=offline)
-    labs = list(asked(list(paths), bench.lab)[0])
+    bench = open_session(mirrors, *paths, offline=offline)
+    labs = list(select_labs(list(paths), bench.lab)[0])
     lines, skipped = pinning.lock(labs, bench)
     say(*lines)
     return EXIT_FINDINGS if skipped else 0
@@ -223,12 +223,12 @@ def cite(
 
     SYMBOL is a name, a dotted name, or path/to/file.py:Name for any file of SOURCE.
     """
-    from notelab.book.finding_labs import lab_with
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import find_lab
+    from notelab.book.opening import open_session
     from notelab.commands import citing
 
-    folder = lab_with(source, lab_folder, Path.cwd())
-    bench = open_bench(mirrors, folder, offline=offline)
+    folder = find_lab(source, lab_folder, Path.cwd())
+    bench = open_session(mirrors, folder, offline=offline)
     lines, is_found = citing.cite(folder, source, symbol, bench)
     for line, is_note in lines:
         say(line, stderr=is_note)
@@ -255,10 +255,10 @@ def show(
     context: int,
 ) -> None:
     """Print the lines of CITATION, with their numbers."""
-    from notelab.book.finding_labs import default_labs
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import default_labs
+    from notelab.book.opening import open_session
     from notelab.commands import showing
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
-    excerpt = showing.find(labs, citation, open_bench(mirrors, *labs, offline=offline))
+    excerpt = showing.find(labs, citation, open_session(mirrors, *labs, offline=offline))
     write(showing.write(excerpt, context, colour=wants_colour()))

@@ -89,12 +89,12 @@ def on_pre_build(config: MkDocsConfig) -> None:
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
-    bench = resolved.open_offline_session()
+    session = resolved.open_offline_session()
     _citations.clear()
-    _citations.update(resolved.resolve_citations(_root(config), bench))
+    _citations.update(resolved.resolve_citations(_root(config), session))
     _cards.clear()
-    _cards.update(recall_cards.find_cards(_root(config), list(plugin.all_languages), bench))
-    bench.cache.save()  # a page is parsed again only after it has changed
+    _cards.update(recall_cards.find_cards(_root(config), list(plugin.all_languages), session))
+    session.cache.save()  # a page is parsed again only after it has changed
 
 
 def _root(config: MkDocsConfig) -> Path:

@@ -9,7 +9,7 @@
   const MARGIN = 12; // pixels between a card and the window's edges
   const GAP = 4; // pixels between a card and its link
   const LEAST = 96; // pixels of height that a card has in the lowest of windows
-  const kept = new Map();
+  const answers = new Map();
   let card = null;
   let owner = null;
   let timer = 0;
@@ -32,15 +32,15 @@
   let closedByKey = null;
 
   function text(address) {
-    if (!kept.has(address)) {
+    if (!answers.has(address)) {
       const answer = fetch(address).then((response) => {
         if (!response.ok) throw new Error(response.status);
         return response.text();
       });
-      answer.catch(() => kept.delete(address));
-      kept.set(address, answer);
+      answer.catch(() => answers.delete(address));
+      answers.set(address, answer);
     }
-    return kept.get(address);
+    return answers.get(address);
   }
 
   async function open(link) {

@@ -13,11 +13,11 @@
   const verdict = (card) => card.querySelector(".verdict").textContent;
 
   function button(text, pressed) {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.textContent = text;
-    made.addEventListener("click", pressed);
-    return made;
+    const created = document.createElement("button");
+    created.type = "button";
+    created.textContent = text;
+    created.addEventListener("click", pressed);
+    return created;
   }
 
   function open(card) {
@@ -25,10 +25,10 @@
     card.querySelector("td button")?.remove();
   }
 
-  for (const asked of claims.querySelectorAll(".asked")) {
-    const card = asked.closest("tr");
+  for (const question of claims.querySelectorAll(".asked")) {
+    const card = question.closest("tr");
     card.classList.add("folded");
-    asked.after(" ", button(say.show, () => open(card)));
+    question.after(" ", button(say.show, () => open(card)));
   }
 
   // Whoever asks for one verdict, or for one claim, asks to see it.
@@ -37,7 +37,9 @@
       card.hidden = chosen !== null && verdict(card) !== chosen;
       if (chosen !== null && !card.hidden) open(card);
     }
-    for (const one of group.children) one.setAttribute("aria-pressed", String(one === pressed));
+    for (const choice of group.children) {
+      choice.setAttribute("aria-pressed", String(choice === pressed));
+    }
   }
 
   const group = document.createElement("div");
@@ -46,19 +48,19 @@
   group.setAttribute("aria-label", say.choose);
   for (const text of [null, ...new Set(cards.map(verdict))]) {
     const count = cards.filter((card) => text === null || verdict(card) === text).length;
-    const made = button(`${text || say.all} (${count})`, () => choose(text, made));
-    made.setAttribute("aria-pressed", String(text === null));
-    group.append(made);
+    const choice = button(`${text || say.all} (${count})`, () => choose(text, choice));
+    choice.setAttribute("aria-pressed", String(text === null));
+    group.append(choice);
   }
   claims.before(group);
 
-  function asked() {
+  function openLinkedClaim() {
     const card = document.getElementById(location.hash.slice(1))?.closest(".claims tr");
     if (!card) return;
     card.hidden = false;
     open(card);
     card.scrollIntoView();
   }
-  asked();
-  window.addEventListener("hashchange", asked);
+  openLinkedClaim();
+  window.addEventListener("hashchange", openLinkedClaim);
 })();

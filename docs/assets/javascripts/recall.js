@@ -33,28 +33,28 @@
     let text = null;
     try {
       text = localStorage.getItem(KEPT);
-      const kept = JSON.parse(text || "{}");
-      if (kept && Object.getPrototypeOf(kept) === Object.prototype) return kept;
+      const grades = JSON.parse(text || "{}");
+      if (grades && Object.getPrototypeOf(grades) === Object.prototype) return grades;
     } catch { /* not ours, or no storage: below */ }
-    if (text) localStorage.setItem(`${KEPT}.corrupt`, text); // set aside, and begun anew
+    if (text) localStorage.setItem(`${KEPT}.corrupt`, text); // kept aside, and started again
     return {};
   }
 
   function keep(card, grade) {
-    const kept = history(); // anew: another tab may have written
-    const days = GRADES[grade]((kept[card.dataset.recall] || {}).days || 0);
-    kept[card.dataset.recall] = { days, due: Date.now() + days * DAY, evidence: card.dataset.evidence };
+    const grades = history(); // read again: another tab may have written
+    const days = GRADES[grade]((grades[card.dataset.recall] || {}).days || 0);
+    grades[card.dataset.recall] = { days, due: Date.now() + days * DAY, evidence: card.dataset.evidence };
     try {
-      localStorage.setItem(KEPT, JSON.stringify(kept));
+      localStorage.setItem(KEPT, JSON.stringify(grades));
     } catch { /* a browser that keeps nothing: the card works all the same */ }
     show(card);
   }
 
   function show(card) {
-    const known = history()[card.dataset.recall];
-    if (!known) return;
-    const days = Math.ceil((known.due - Date.now()) / DAY);
-    const stale = known.evidence !== card.dataset.evidence;
+    const grade = history()[card.dataset.recall];
+    if (!grade) return;
+    const days = Math.ceil((grade.due - Date.now()) / DAY);
+    const stale = grade.evidence !== card.dataset.evidence;
     let when = card.querySelector(".recall-when");
     if (!when) {
       when = element("span", { className: "recall-when" });
@@ -82,17 +82,17 @@
   }
 
   function same(typed, card) {
-    const asked = Number(card.dataset.value);
+    const expected = Number(card.dataset.value);
     const bytes = card.dataset.unit === "B";
     if (typed.unit && (typed.unit === "B") !== bytes) return false;
-    const most = Math.max(Math.abs(typed.value), Math.abs(asked));
-    return Math.abs(typed.value - asked) <= (bytes ? TOLERANCE : 1e-9) * most;
+    const largest = Math.max(Math.abs(typed.value), Math.abs(expected));
+    return Math.abs(typed.value - expected) <= (bytes ? TOLERANCE : 1e-9) * largest;
   }
 
   function element(name, properties, ...children) {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...children);
-    return made;
+    const created = Object.assign(document.createElement(name), properties);
+    created.append(...children);
+    return created;
   }
 
   function graded(card) {

@@ -1,4 +1,4 @@
-"""What the bench's own loop costs: its calls beside those of a bare loop over torch.distributed.
+"""Compares the bench's own loop with a bare loop over torch.distributed.
 
 Both run in the same processes, call by call in an order drawn anew, so that what the machine does
 in between hits both. The bench's goes through what `collectives` does for a call: the slot, the
@@ -27,8 +27,8 @@ ROUNDS, LAUNCHES = 1000, 3
 LIMIT = 1.02
 
 
-def side_by_side(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Seconds a call of both loops, by size."""
+def measure_side_by_side(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Yield the seconds of a call in both loops, by size."""
     operation = OPERATIONS["all_reduce"]
     order = random.Random(settings.seed)
     for size in settings.sizes:
@@ -45,14 +45,14 @@ def side_by_side(world: World, settings: Settings) -> Iterator[Metric | str]:
         }
         ratios = []
         for turn in range(ROUNDS * SIZES[0] // size + 100):
-            taken = {}
+            seconds = {}
             for name in order.sample(list(loops), 2):
                 call = loops[name]
                 world.whole.barrier()
                 begin = time.perf_counter()
                 call(turn)
-                taken[name] = time.perf_counter() - begin
-            ratios.append(taken["bench"] / taken["bare"])
+                seconds[name] = time.perf_counter() - begin
+            ratios.append(seconds["bench"] / seconds["bare"])
         ratio = statistics.median(ratios)
         yield Metric(id=f"overhead.{size}", value=ratio, unit="ratio", samples=len(ratios))
         yield f"{size}"
@@ -62,7 +62,7 @@ def side_by_side(world: World, settings: Settings) -> Iterator[Metric | str]:
 def test_the_benchs_loop_costs_within_two_per_cent_of_a_bare_one() -> None:
     ratios: dict[str, list[float]] = {}
     for seed in range(LAUNCHES):
-        for metric in launch.run(side_by_side, Settings(sizes=SIZES, seed=seed), ranks=2):
+        for metric in launch.run(measure_side_by_side, Settings(sizes=SIZES, seed=seed), ranks=2):
             ratios.setdefault(metric.id, []).append(metric.value)
     for name, values in ratios.items():
         print(f"{name}: {', '.join(f'{value:.3f}' for value in values)}")

@@ -1,4 +1,4 @@
-"""The bench against a known truth: the bandwidth of a link and the delay of a wire come back.
+"""Compares the bench with a known truth: a link's bandwidth and a wire's delay.
 
 Ranks sit in network namespaces, joined by a switch whose links are given a bandwidth, or by a wire
 that is given a delay (see ../network). `make benchmark` runs it and rewrites the measured table of
@@ -14,7 +14,7 @@ import pytest
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
 from tests.costlab.network import lab
-from tests.costlab.network.namespaces import refusal
+from tests.costlab.network.namespaces import explain_lack
 from tests.notelab.faults import put_between
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(2 * lab.PATIENCE)]
@@ -45,41 +45,43 @@ def facts() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def times(facts: dict[str, Any]) -> dict[str, Any]:
-    if why := refusal():
+    if why := explain_lack():
         pytest.skip(why)
-    return lab.found("timed")
+    return lab.run_experiment("timed")
 
 
-def bandwidths(times: dict[str, Any], ranks: int) -> dict[float, float]:
-    """Bits a second that came back, by those that were given."""
+def list_bandwidths(times: dict[str, Any], ranks: int) -> dict[float, float]:
+    """Return the measured bits per second, by the bandwidth that was set."""
     shaped = times["shaped"]
-    return {rate: lab.bandwidth(shaped[f"n{ranks}.{rate:.0f}"], ranks) for rate in lab.RATES}
+    return {rate: lab.fit_bandwidth(shaped[f"n{ranks}.{rate:.0f}"], ranks) for rate in lab.RATES}
 
 
-def delays(times: dict[str, Any], ranks: int) -> dict[str, float]:
-    """Seconds by which the wire grew longer, by the operation that says so."""
+def list_delays(times: dict[str, Any], ranks: int) -> dict[str, float]:
+    """Return the measured increase of the delay in seconds, by operation."""
     delayed = times["delayed"][f"n{ranks}"]
-    return {operation: lab.one_way(delayed, operation, ranks) for operation in lab.OPERATIONS}
+    return {
+        operation: lab.fit_one_way_delay(delayed, operation, ranks) for operation in lab.OPERATIONS
+    }
 
 
 def test_what_the_wire_was_given_comes_back(times: dict[str, Any], facts: dict[str, Any]) -> None:
-    for suffix, (given, back, rated, delayed, about) in WORDS.items():
-        rows = [f"| {given} | {back} |", "|---|--:|"]
+    for suffix, (setting_title, result_title, rated, delayed, about) in WORDS.items():
+        rows = [f"| {setting_title} | {result_title} |", "|---|--:|"]
         for ranks in lab.WORLDS:
-            for rate, found in bandwidths(times, ranks).items():
+            for rate, measured in list_bandwidths(times, ranks).items():
                 what = rated.format(rate=rate / 1e6, ranks=ranks)
-                rows.append(f"| {what} | {found / 1e6:.1f} Mbit/s |")
+                rows.append(f"| {what} | {measured / 1e6:.1f} Mbit/s |")
         for ranks in lab.WORLDS:
-            found_ms = [1e3 * one for one in delays(times, ranks).values()]
+            milliseconds = [1e3 * seconds for seconds in list_delays(times, ranks).values()]
             what = delayed.format(step=1e3 * lab.STEP, ranks=ranks)
-            rows.append(f"| {what} | {min(found_ms):.2f}–{max(found_ms):.2f} ms |")
+            rows.append(f"| {what} | {min(milliseconds):.2f}–{max(milliseconds):.2f} ms |")
         table = "\n".join([*rows, "", about.format(**facts)])
         put_between("network", f"{table}\n", f"bench{suffix}.md")
         print(table)
     for ranks in lab.WORLDS:
-        for rate, bandwidth in bandwidths(times, ranks).items():
+        for rate, bandwidth in list_bandwidths(times, ranks).items():
             assert bandwidth == pytest.approx(rate, rel=LIMIT), (ranks, rate)
-        for operation, delay in delays(times, ranks).items():
+        for operation, delay in list_delays(times, ranks).items():
             assert delay == pytest.approx(lab.STEP, rel=LIMIT), (ranks, operation)
 
 

@@ -1,1 +1,1 @@
-"""Sweeps that others measured."""
+"""Tests of sweeps that other programs measured."""

@@ -1,4 +1,4 @@
-"""The part of the bench page on `tools/bench fit`.
+"""Writes the part of the bench page about `tools/bench fit`.
 
 Run it as `python -m tests.costlab.external_sweeps.fit_page`.
 """
@@ -22,8 +22,8 @@ MOST = 64 << 20  # bytes, where the example is cut off
 _BLOCK = re.compile(rf"(```text\n\$ {re.escape(COMMAND)}\n)(.*?)```", re.DOTALL)
 
 
-def printed() -> str:
-    """Return what the command prints of the published sweep up to 64 MiB."""
+def run_command() -> str:
+    """Return the command's output for the published sweep up to 64 MiB."""
     sweep = json.loads(PUBLISHED.read_text())
     few = [(size, us) for size, us in sweep["rows"] if size <= MOST]
     rows = [f"all_reduce,{sweep['ranks']},{size},{us}" for size, us in few]
@@ -35,12 +35,14 @@ def printed() -> str:
     return "\n".join(line.rstrip() for line in done.output.strip().splitlines()) + "\n"
 
 
-def shown(page: Path) -> str:
-    """Return what the page shows of it."""
+def read_block(page: Path) -> str:
+    """Return the block of the page that shows this output."""
     ((_, block),) = _BLOCK.findall(page.read_text("utf-8"))
     return str(block)
 
 
 if __name__ == "__main__":
-    for one in PAGES:
-        one.write_text(_BLOCK.sub(rf"\1{printed()}```", one.read_text("utf-8")), "utf-8")
+    for page_path in PAGES:
+        page_path.write_text(
+            _BLOCK.sub(rf"\1{run_command()}```", page_path.read_text("utf-8")), "utf-8"
+        )

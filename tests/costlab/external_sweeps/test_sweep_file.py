@@ -1,4 +1,4 @@
-"""Others' files are read as they mean it, or refused by line: never a row less in silence."""
+"""Other programs' files are read completely, or refused with a line number; no row is lost."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from costlab.external_sweeps.sweep_file import SweepKey, read
 from costlab.record.options import REFERENCE
-from tests.costlab.external_sweeps.others_files import (
+from tests.costlab.external_sweeps.sweep_files import (
     COLUMNS,
     SIZES,
     TIMES,
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "sweep.log"
 
 
-def refused(file: Path, text: str | bytes) -> str:
+def read_refusal(file: Path, text: str | bytes) -> str:
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(click.UsageError) as fault:
         read(file)
@@ -72,19 +72,19 @@ def test_two_collectives_in_one_file_stay_apart_and_a_repeated_one_is_its_median
 ) -> None:
     slower = nccl_text(times=[time * 3 for time in TIMES])
     file.write_text(nccl_text() + nccl_text("all_gather", ranks=8) + slower + slower)
-    found = {str(one.key): one for one in read(file)}
-    assert list(found) == [
+    sweeps = {str(sweep.key): sweep for sweep in read(file)}
+    assert list(sweeps) == [
         "all_reduce, 2 ranks, out-of-place", "all_reduce, 2 ranks, in-place",
         "all_gather, 8 ranks, out-of-place", "all_gather, 8 ranks, in-place",
     ]  # fmt: skip
-    assert found["all_gather, 8 ranks, out-of-place"].seconds == MADE
-    thrice = found["all_reduce, 2 ranks, out-of-place"]
+    assert sweeps["all_gather, 8 ranks, out-of-place"].seconds == MADE
+    thrice = sweeps["all_reduce, 2 ranks, out-of-place"]
     assert thrice.seconds == [pytest.approx(time * 3e-6) for time in TIMES]
 
 
 def test_rows_with_wrong_results_are_counted(file: Path) -> None:
     file.write_text(nccl_text(wrong="3"))
-    assert [one.wrong for one in read(file)] == [len(SIZES), 0]
+    assert [sweep.wrong for sweep in read(file)] == [len(SIZES), 0]
     file.write_text(nccl_json(wrong=2.0))
     assert read(file)[0].wrong == len(SIZES)
 
@@ -110,19 +110,19 @@ def test_a_csv_says_its_unit(file: Path, head: str, scale: float) -> None:
 
 def test_a_csv_may_name_its_collectives_and_ranks(file: Path) -> None:
     file.write_text("ranks,operation,bytes,us\n8,all_reduce,1024,9\n4,all_reduce,1024,7\n")
-    assert [(str(one.key), one.seconds) for one in read(file)] == [
+    assert [(str(sweep.key), sweep.seconds) for sweep in read(file)] == [
         ("all_reduce, 8 ranks", [pytest.approx(9e-6)]),
         ("all_reduce, 4 ranks", [pytest.approx(7e-6)]),
     ]
 
 
 def test_a_result_of_this_bench_is_read_too() -> None:
-    found = {str(one.key): one for one in read(REFERENCE)}
-    assert any(name.startswith("all_reduce, 2 ranks, gloo") for name in found)
+    sweeps = {str(sweep.key): sweep for sweep in read(REFERENCE)}
+    assert any(name.startswith("all_reduce, 2 ranks, gloo") for name in sweeps)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "no CSV whose first line names"),
         ("bytes,time\n1024,3\n", "`seconds`, `ms`, `us`"),
@@ -146,9 +146,9 @@ def test_a_result_of_this_bench_is_read_too() -> None:
         (b"\x00\xff\xfe" * 50, "no CSV whose first line names"),
     ],
 )
-def test_what_cannot_be_read_is_named(file: Path, text: str | bytes, said: str) -> None:
-    message = refused(file, text)
-    assert message.startswith("sweep.log: ") and said in message
+def test_what_cannot_be_read_is_named(file: Path, text: str | bytes, reason: str) -> None:
+    message = read_refusal(file, text)
+    assert message.startswith("sweep.log: ") and reason in message
 
 
 def test_a_json_beyond_what_is_read_whole_is_refused_unread(
@@ -168,8 +168,13 @@ def test_a_json_beyond_what_is_read_whole_is_refused_unread(
 )
 def test_nothing_but_a_refusal_comes_of_anything(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "anything"
-    for made in (data, b"bytes,us\n" + data, b'{"results": [' + data, nccl_text().encode() + data):
-        file.write_bytes(made)
+    for content in (
+        data,
+        b"bytes,us\n" + data,
+        b'{"results": [' + data,
+        nccl_text().encode() + data,
+    ):
+        file.write_bytes(content)
         try:
             read(file)
         except click.UsageError as fault:

@@ -1,4 +1,4 @@
-"""The bench's stage asks each section for metrics, but a GPU's of no processor."""
+"""The bench's stage requires metrics of each section, except a GPU's section on a CPU."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from costlab.gpu_report import bench, rows
 
 
 @pytest.mark.parametrize(
-    ("device", "found"), [("cpu", {"one-gpu": None, "tp": False}), ("cuda", {"one-gpu": False})]
+    ("device", "outcomes"), [("cpu", {"one-gpu": None, "tp": False}), ("cuda", {"one-gpu": False})]
 )
 def test_a_section_without_metrics_fails_unless_it_is_a_gpus_and_there_is_none(
-    device: str, found: dict[str, bool | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: str, outcomes: dict[str, bool | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = {"status": "complete", "metrics": [], "note": ""}
 
     def started(_: list[str]) -> SimpleNamespace:
-        (tmp_path / "bench.json").write_text(json.dumps({"sections": dict.fromkeys(found, empty)}))
+        (tmp_path / "bench.json").write_text(
+            json.dumps({"sections": dict.fromkeys(outcomes, empty)})
+        )
         return SimpleNamespace(wait=lambda _: 0)
 
     monkeypatch.setenv(rows.OUT, str(tmp_path))
     monkeypatch.setenv(rows.FILE, str(tmp_path / "rows"))
     monkeypatch.setattr("costlab.gpu_report.bench.subprocess.Popen", started)
     bench.main(device)
-    told = {str(row["what"]): row["ok"] for row in rows.read(tmp_path / "rows")}
-    assert {name: told[name] for name in found} == found
+    reported = {str(row["what"]): row["ok"] for row in rows.read(tmp_path / "rows")}
+    assert {name: reported[name] for name in outcomes} == outcomes

@@ -1,4 +1,4 @@
-"""The report goes through whatever happens to a stage, loses no row, and says what wasn't tried."""
+"""The report continues after any failed stage, keeps all rows and names the stages not run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROW = "from costlab.gpu_report.rows import tell; tell('first', 'seen', ok=True)\
 
 
 @dataclass(frozen=True)
-class Planned(reports.Stage):
-    """A stage whose program the test writes."""
+class PlannedStage(reports.Stage):
+    """A stage whose program is written by the test."""
 
     program: str = ROW
 
@@ -30,35 +30,35 @@ class Planned(reports.Stage):
         return [sys.executable, "-c", self.program]
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, out: Path, *planned: Planned, more: tuple[str, ...] = ()
+def run_stages(
+    monkeypatch: pytest.MonkeyPatch, out: Path, *planned: PlannedStage, more: tuple[str, ...] = ()
 ) -> int:
     monkeypatch.setattr(runner, "STAGES", planned)
     monkeypatch.setattr(runner, "LEAST", 0)
     return runner.main(["--device", "cpu", "--out", str(out), *more])
 
 
-def report(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "report.json").read_text())["stages"]
-    return found
+def read_report(out: Path) -> dict[str, Any]:
+    stages: dict[str, Any] = json.loads((out / "report.json").read_text())["stages"]
+    return stages
 
 
 def test_no_stage_stops_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One raises, one is killed by its kernel, one finds a fault, one says nothing."""
-    assert run(
+    assert run_stages(
         monkeypatch, tmp_path,
-        Planned("raises", "", 60, program=ROW + "raise ValueError('bad batch 17')"),
-        Planned("dies", "", 60, program=ROW + "import os; os.kill(os.getpid(), 9)"),
-        Planned("finds", "", 60, program=ROW.replace("True", "False")),
-        Planned("silent", "", 60, program="pass"),
-        Planned("passes", "", 60),
+        PlannedStage("raises", "", 60, program=ROW + "raise ValueError('bad batch 17')"),
+        PlannedStage("dies", "", 60, program=ROW + "import os; os.kill(os.getpid(), 9)"),
+        PlannedStage("finds", "", 60, program=ROW.replace("True", "False")),
+        PlannedStage("silent", "", 60, program="pass"),
+        PlannedStage("passes", "", 60),
     ) == 1  # fmt: skip
-    found = report(tmp_path)
-    states = {name: one["state"] for name, one in found.items()}
+    stages = read_report(tmp_path)
+    states = {name: stage["state"] for name, stage in stages.items()}
     failed = dict.fromkeys(("raises", "dies", "finds", "silent"), "failed")
     assert states == {**failed, "passes": "passed"}
-    assert [len(one["rows"]) for one in found.values()] == [1, 1, 1, 0, 1]
-    assert "bad batch 17" in found["raises"]["tail"]
+    assert [len(stage["rows"]) for stage in stages.values()] == [1, 1, 1, 0, 1]
+    assert "bad batch 17" in stages["raises"]["tail"]
 
 
 @pytest.mark.ci
@@ -66,36 +66,36 @@ def test_a_stage_that_hangs_is_ended_with_what_it_started_and_keeps_its_rows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     child = "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
-    assert run(monkeypatch, tmp_path, Planned("hangs", "", 5, program=ROW + child)) == 1
-    assert report(tmp_path)["hangs"]["state"] == "out of time"
-    assert report(tmp_path)["hangs"]["rows"] == [{"what": "first", "seen": "seen", "ok": True}]
+    assert run_stages(monkeypatch, tmp_path, PlannedStage("hangs", "", 5, program=ROW + child)) == 1
+    assert read_report(tmp_path)["hangs"]["state"] == "out of time"
+    assert read_report(tmp_path)["hangs"]["rows"] == [{"what": "first", "seen": "seen", "ok": True}]
 
 
 def test_it_goes_on_with_what_is_not_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    one, two = Planned("one", "", 60), Planned("two", "", 60)
-    assert run(monkeypatch, tmp_path, one) == 0
-    before = report(tmp_path)["one"]
-    broken = Planned("one", "", 60, program="raise SystemExit(1)")
-    assert run(monkeypatch, tmp_path, broken, two) == 0
-    assert report(tmp_path)["one"] == before
-    assert report(tmp_path)["two"]["state"] == "passed"
+    first, second = PlannedStage("one", "", 60), PlannedStage("two", "", 60)
+    assert run_stages(monkeypatch, tmp_path, first) == 0
+    before = read_report(tmp_path)["one"]
+    broken = PlannedStage("one", "", 60, program="raise SystemExit(1)")
+    assert run_stages(monkeypatch, tmp_path, broken, second) == 0
+    assert read_report(tmp_path)["one"] == before
+    assert read_report(tmp_path)["two"]["state"] == "passed"
 
 
 def test_a_spent_budget_is_said_of_each_stage(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    planned = (Planned("one", "", 60), Planned("two", "", 60))
+    planned = (PlannedStage("one", "", 60), PlannedStage("two", "", 60))
     for module in (runner, reports):
         monkeypatch.setattr(module, "STAGES", planned)
     runner.main(["--device", "cpu", "--out", str(tmp_path), "--budget", "1s"])
-    assert {one["state"] for one in report(tmp_path).values()} == {"not run"}
+    assert {stage["state"] for stage in read_report(tmp_path).values()} == {"not run"}
     assert (tmp_path / "report.md").read_text().count("| not run |") == 2
 
 
 def test_the_report_of_another_device_is_not_mixed_with_this_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(monkeypatch, tmp_path, Planned("one", "", 60))
+    run_stages(monkeypatch, tmp_path, PlannedStage("one", "", 60))
     before = (tmp_path / "report.json").read_text()
     with pytest.raises(SystemExit, match="2"):
         runner.main(["--device", "cuda", "--out", str(tmp_path)])
@@ -110,8 +110,8 @@ def test_wheels_of_a_folder_are_there_for_each_stage(
     wheels.mkdir()
     with zipfile.ZipFile(wheels / "lent-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("lent_for_a_test.py", "")
-    lent = Planned("lent", "", 60, program="import lent_for_a_test\n" + ROW)
-    assert run(monkeypatch, tmp_path / "out", lent, more=("--wheels", str(wheels))) == 0
+    lent = PlannedStage("lent", "", 60, program="import lent_for_a_test\n" + ROW)
+    assert run_stages(monkeypatch, tmp_path / "out", lent, more=("--wheels", str(wheels))) == 0
 
 
 def test_a_python_without_anything_gets_a_report_that_says_so(tmp_path: Path) -> None:

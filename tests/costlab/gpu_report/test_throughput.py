@@ -1,4 +1,4 @@
-"""The GPT's line says what a step adds to the memory that is held between steps."""
+"""The GPT's line gives the memory that a step adds to the memory held between steps."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def test_the_peak_is_counted_from_what_is_held_once_the_optimizer_has_its_state(
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 3 * GIB * bool(optimizer.state))
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: begun.append(1))
     words_BS = torch.arange(2 * 33).view(2, -1)
-    seconds, held = throughput.timed(model, optimizer, words_BS, "cuda")
-    assert held == 3 * GIB and begun == [1] and len(seconds) == throughput.STEPS - 3
+    seconds, resting_bytes = throughput.timed(model, optimizer, words_BS, "cuda")
+    assert resting_bytes == 3 * GIB and begun == [1] and len(seconds) == throughput.STEPS - 3
 
 
 def test_the_line_says_the_peak_and_what_of_it_is_the_steps_own() -> None:
-    said = throughput.memory(3 * GIB, 5 * GIB)
-    assert "peak memory 5.0 GiB: 3.0 between steps" in said and "2.0 of a step's own" in said
+    line = throughput.memory(3 * GIB, 5 * GIB)
+    assert "peak memory 5.0 GiB: 3.0 between steps" in line and "2.0 of a step's own" in line

@@ -1,4 +1,4 @@
-"""The training stage: what the ranks of a grid came to."""
+"""The training stage reports the result of a grid's ranks."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from costlab.judge.evidence_kind import evidence_kinds
 from costlab.judge.verdict import examine, judge
 from costlab.record.result import Metric
 from costlab.record.result import load as load_result
-from tests.costlab.tiny_run import DATASETS, LAB, ROOT, counted
+from tests.costlab.tiny_run import DATASETS, LAB, ROOT, count_metrics
 
 ONE = """
 [[claim]]
@@ -40,7 +40,7 @@ names = ["x"]
 """
 
 
-def read(folder: Path, text: str) -> None:
+def load_text(folder: Path, text: str) -> None:
     path = folder / "claims.toml"
     path.write_text(text, "utf-8")
     load(path)
@@ -56,12 +56,12 @@ def test_every_claim_of_the_course_is_there_once_in_both_languages() -> None:
 
 
 def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
-    read(tmp_path, ONE)
-    read(tmp_path, CITED)
+    load_text(tmp_path, ONE)
+    load_text(tmp_path, CITED)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("[[claim]", "is no TOML"),
         (ONE.replace("number = 1", 'number = "1"'), "claim 'one': Expected `int`, got `str`"),
@@ -90,11 +90,11 @@ def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_can_not_be_judged_is_refused_in_one_line(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, reason: str
 ) -> None:
     with pytest.raises(ClaimsError) as fault:
-        read(tmp_path, text)
-    assert said in str(fault.value)
+        load_text(tmp_path, text)
+    assert reason in str(fault.value)
     assert "\n" not in str(fault.value) and "claims.toml" in str(fault.value)
 
 
@@ -104,14 +104,14 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 
 def test_every_count_that_a_claim_names_is_counted() -> None:
-    found = counted()
+    counts = count_metrics()
     elsewhere = ("count.wire.", *([] if DATASETS else ["count.datasets-megatron."]))  # Linux's
     for claim in load(LAB / "claims.toml"):
         named = [test for case in claim.case for test in case.tests]
         names = [name for test in named for name in (test.metric, test.than)] + list(claim.see)
         for name in names:
             if name.startswith("count.") and not name.startswith(elsewhere):
-                assert name in found, f"claim {claim.number}"
+                assert name in counts, f"claim {claim.number}"
 
 
 def test_citations_and_their_names_have_the_workbooks_form() -> None:
@@ -122,22 +122,24 @@ def test_citations_and_their_names_have_the_workbooks_form() -> None:
 
 
 @cache
-def found_here() -> dict[str, Metric]:
-    """The committed times, and what is counted here."""
+def load_metrics() -> dict[str, Metric]:
+    """Return the committed times, and the counts of this machine."""
     times = load_result(LAB / "results/reference.json").metrics()
-    return {name: one for name, one in times.items() if not name.startswith("count.")} | counted()
+    return {
+        name: metric for name, metric in times.items() if not name.startswith("count.")
+    } | count_metrics()
 
 
 def test_no_verdict_hangs_on_a_constant_that_somebody_chose() -> None:
     """A fifth more or less of a tolerance, or of a bound that nothing defines, changes no case."""
     for claim in load(LAB / "claims.toml"):
-        here = [case.passed for case in examine(claim, found_here())]
+        here = [case.passed for case in examine(claim, load_metrics())]
         for factor in (0.8, 1.2):
-            moved = examine(_moved(claim, factor), found_here())
+            moved = examine(_scale_thresholds(claim, factor), load_metrics())
             assert [case.passed for case in moved] == here, f"claim {claim.number}"
 
 
-def _moved(claim: Claim, factor: float) -> Claim:
+def _scale_thresholds(claim: Claim, factor: float) -> Claim:
     def moved(test: Comparison) -> Comparison:
         free = test.op not in ("==", "!=") and not test.definition
         value = test.value * factor if free and test.value else test.value
@@ -155,17 +157,19 @@ def test_holds_only_if_is_said_of_what_holds_on_a_condition_and_of_nothing_else(
     Where a machine's times may come to another verdict, `instead` serves both of the others.
     """
     claims = load(LAB / "claims.toml")
-    for claim, one in zip(claims, judge(claims, found_here(), {}), strict=True):
-        said = f"claim {claim.number} is {one.verdict!r}"
-        if one.verdict == "holds":
-            assert claim.because, said
-        if one.verdict == "holds only if":
-            assert claim.conditional, said
-        if one.verdict in ("refuted", "stale"):
-            assert claim.instead, said
-            assert claim.machine_bound or not claim.conditional, said
-        if claim.case and one.verdict == "holds only if":
-            assert {each.passed for each in examine(claim, found_here())} >= {True, False}, said
+    for claim, verdict in zip(claims, judge(claims, load_metrics(), {}), strict=True):
+        message = f"claim {claim.number} is {verdict.verdict!r}"
+        if verdict.verdict == "holds":
+            assert claim.because, message
+        if verdict.verdict == "holds only if":
+            assert claim.conditional, message
+        if verdict.verdict in ("refuted", "stale"):
+            assert claim.instead, message
+            assert claim.machine_bound or not claim.conditional, message
+        if claim.case and verdict.verdict == "holds only if":
+            assert {each.passed for each in examine(claim, load_metrics())} >= {True, False}, (
+                message
+            )
 
 
 # What a claim of Megatron or PyTorch is decided by: their own code, run or asked.
@@ -183,30 +187,33 @@ def test_a_claim_on_megatron_or_pytorch_is_decided_by_the_real_thing() -> None:
 
 def test_what_has_no_case_is_read_and_the_rest_is_computed() -> None:
     claims = load(LAB / "claims.toml")
-    how = {claim.number: evidence_kinds(claim, found_here()) for claim in claims}
-    read = [number for number, found in how.items() if found == ["read"]]
+    how = {claim.number: evidence_kinds(claim, load_metrics()) for claim in claims}
+    read = [number for number, kinds in how.items() if kinds == ["read"]]
     assert read == [11, 12, 15, 16, 24, 32, 34, 36, 37, *range(41, 50)]
-    assert [number for number, found in how.items() if "source" in found] == [17, 25, 31, 33, 39]
+    assert [number for number, kinds in how.items() if "source" in kinds] == [17, 25, 31, 33, 39]
     assert how[4] == how[5] == ["measured", "counted"] and how[40] == ["measured"]
     assert how[8] == []  # no NVLink where the reference was taken
-    assert all(found and "read" not in found for number, found in how.items()
+    assert all(kinds and "read" not in kinds for number, kinds in how.items()
                if number not in (*read, 8, *([] if DATASETS else [35])))  # fmt: skip
 
 
 def test_everything_worth_seeing_beside_a_claim_was_measured() -> None:
     for claim in load(LAB / "claims.toml"):
         for name in claim.see:
-            assert name in found_here(), f"claim {claim.number}"
+            assert name in load_metrics(), f"claim {claim.number}"
 
 
 def test_the_theorys_tables_come_to_the_same_verdicts() -> None:
     words = {"refuted": "refut", "stale": "stale|caducad"}
-    found = {one.number: one.verdict for one in judge(load(LAB / "claims.toml"), found_here(), {})}
+    verdicts = {
+        verdict.number: verdict.verdict
+        for verdict in judge(load(LAB / "claims.toml"), load_metrics(), {})
+    }
     pages = sorted((ROOT / "docs" / "theory").glob("*.md"))
     rows = [row for page in pages for row in re.findall(r"^\| (\d+)\. .*?\| (.*)$", page.read_text(
         "utf-8"), re.MULTILINE)]  # fmt: skip
     assert len(rows) > 40
-    for number, said in rows:
+    for number, sentence in rows:
         for verdict, form in words.items():
-            stands = re.search(form, said.split(";")[0], re.IGNORECASE) is not None
-            assert stands == (found[int(number)] == verdict), f"claim {number}: {said}"
+            stands = re.search(form, sentence.split(";")[0], re.IGNORECASE) is not None
+            assert stands == (verdicts[int(number)] == verdict), f"claim {number}: {sentence}"

@@ -1,4 +1,4 @@
-"""Verdicts: cases decide, spread is minded, what is missing is never guessed."""
+"""Verdicts depend on cases and their spread, and no missing value is guessed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from costlab.judge.claims import Case, Cite, Claim, Comparison, load
 from costlab.judge.verdict import Verdict, judge
 from costlab.record.result import Metric, Result, Section, save
 from costlab.record.words import Words
-from tests.costlab.tiny_run import DATASETS, LAB, counted, step
+from tests.costlab.tiny_run import DATASETS, LAB, count_metrics, make_step
 
 SAID = Words("It is so.", "Es así.")
 
@@ -26,8 +26,8 @@ def metric(name: str, value: float, low: float | None = None, high: float | None
     return Metric(id=name, value=value, unit="count", low=low, high=high, detail={"busbw": 7.0})
 
 
-def judged(one: Claim, *metrics: Metric, **provenance: Any) -> Verdict:
-    (verdict,) = judge([one], {each.id: each for each in metrics}, provenance)
+def judge_claim(claim: Claim, *metrics: Metric, **provenance: Any) -> Verdict:
+    (verdict,) = judge([claim], {metric.id: metric for metric in metrics}, provenance)
     return verdict
 
 
@@ -39,8 +39,8 @@ def case(metric: str, op: Any, value: float, **more: Any) -> Case:
 def test_all_cases_hold_none_refutes_some_make_a_condition() -> None:
     a, b = case("a", "==", 2), case("b", "==", 2)
     verdicts = {
-        (one, two): judged(claim(a, b), metric("a", one), metric("b", two)).verdict
-        for one in (1, 2) for two in (1, 2)
+        (first, second): judge_claim(claim(a, b), metric("a", first), metric("b", second)).verdict
+        for first in (1, 2) for second in (1, 2)
     }  # fmt: skip
     assert verdicts == {
         (2, 2): "holds", (1, 1): "refuted", (1, 2): "holds only if", (2, 1): "holds only if",
@@ -49,92 +49,98 @@ def test_all_cases_hold_none_refutes_some_make_a_condition() -> None:
 
 def test_a_comparison_inside_the_spread_is_undecided_and_decides_nothing() -> None:
     faster = claim(case("s", ">", 1))
-    assert judged(faster, metric("s", 1.1, 1.05, 1.2)).verdict == "holds"
-    assert judged(faster, metric("s", 0.9, 0.8, 0.95)).verdict == "refuted"
-    found = judged(faster, metric("s", 1.1, 0.9, 1.2))
-    assert found.verdict == "not measurable here" and "undecided" in found.evidence
-    beside = claim(case("s", ">", 1), case("t", ">", 1))
-    assert judged(beside, metric("s", 1.1, 0.9, 1.2), metric("t", 2)).verdict == "holds"
+    assert judge_claim(faster, metric("s", 1.1, 1.05, 1.2)).verdict == "holds"
+    assert judge_claim(faster, metric("s", 0.9, 0.8, 0.95)).verdict == "refuted"
+    verdict = judge_claim(faster, metric("s", 1.1, 0.9, 1.2))
+    assert verdict.verdict == "not measurable here" and "undecided" in verdict.evidence
+    with_second_case = claim(case("s", ">", 1), case("t", ">", 1))
+    assert (
+        judge_claim(with_second_case, metric("s", 1.1, 0.9, 1.2), metric("t", 2)).verdict == "holds"
+    )
 
 
 def test_two_metrics_are_compared_over_both_spreads() -> None:
-    one = claim(Case((Comparison("<", "a", than="b"),)))
-    assert judged(one, metric("a", 1, 0.9, 1.1), metric("b", 2, 1.2, 3)).verdict == "holds"
-    overlapping = judged(one, metric("a", 1, 0.9, 1.5), metric("b", 2, 1.2, 3))
+    smaller = claim(Case((Comparison("<", "a", than="b"),)))
+    assert judge_claim(smaller, metric("a", 1, 0.9, 1.1), metric("b", 2, 1.2, 3)).verdict == "holds"
+    overlapping = judge_claim(smaller, metric("a", 1, 0.9, 1.5), metric("b", 2, 1.2, 3))
     assert overlapping.verdict == "not measurable here"
     assert "a = 1 < b (2)" in overlapping.evidence
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(1.04, "holds"), (1.06, "refuted")])
 def test_equality_is_within_its_tolerance(value: float, verdict: str) -> None:
-    assert judged(claim(case("a", "==", 1, tolerance=0.05)), metric("a", value)).verdict == verdict
+    assert (
+        judge_claim(claim(case("a", "==", 1, tolerance=0.05)), metric("a", value)).verdict
+        == verdict
+    )
 
 
 def test_what_was_not_measured_is_said_and_only_an_optional_case_goes_without() -> None:
     needed = claim(case("a", "==", 2), case("b", "==", 2))
-    found = judged(needed, metric("a", 2))
-    assert found.verdict == "not measurable here" and "b was not measured" in found.evidence
+    verdict = judge_claim(needed, metric("a", 2))
+    assert verdict.verdict == "not measurable here" and "b was not measured" in verdict.evidence
     spare = claim(case("a", "==", 2), case("b", "==", 2, optional=True))
-    assert judged(spare, metric("a", 2)).verdict == "holds"
-    assert judged(spare, metric("a", 2), metric("b", 3)).verdict == "holds only if"
-    assert judged(spare).verdict == "not measurable here"
+    assert judge_claim(spare, metric("a", 2)).verdict == "holds"
+    assert judge_claim(spare, metric("a", 2), metric("b", 3)).verdict == "holds only if"
+    assert judge_claim(spare).verdict == "not measurable here"
 
 
 def test_one_comparison_that_fails_refutes_its_case_whatever_is_missing() -> None:
     both = claim(Case((Comparison(">", "missing", 1), Comparison("==", "a", 2))))
-    assert judged(both, metric("a", 1)).verdict == "refuted"
-    assert judged(both, metric("a", 2)).verdict == "not measurable here"
+    assert judge_claim(both, metric("a", 1)).verdict == "refuted"
+    assert judge_claim(both, metric("a", 2)).verdict == "not measurable here"
 
 
 def test_a_case_is_tried_on_each_metric_with_its_fields_in_natural_order() -> None:
     wanted = {"topic": "tp", "what": "speedup"}
-    one = claim(Case((Comparison(">", value=1, definition=SAID),), each=wanted))
+    faster = claim(Case((Comparison(">", value=1, definition=SAID),), each=wanted))
     ids = {hidden: f"tp.h{hidden}.speedup.shardlab.gloo" for hidden in (1024, 64)}
-    other = metric("tp.h64.slowdown.shardlab.gloo", 0)
-    found = judged(one, metric(ids[1024], 2), metric(ids[64], 0.5), other)
-    assert found.verdict == "holds only if"
-    assert found.evidence.index(ids[64]) < found.evidence.index(ids[1024])
-    assert other.id not in found.evidence
-    lacking = judged(one, other)
+    slowdown = metric("tp.h64.slowdown.shardlab.gloo", 0)
+    verdict = judge_claim(faster, metric(ids[1024], 2), metric(ids[64], 0.5), slowdown)
+    assert verdict.verdict == "holds only if"
+    assert verdict.evidence.index(ids[64]) < verdict.evidence.index(ids[1024])
+    assert slowdown.id not in verdict.evidence
+    lacking = judge_claim(faster, slowdown)
     assert lacking.verdict == "not measurable here" and "tp speedup was not" in lacking.evidence
 
 
 def test_every_test_of_a_case_is_tried_on_each_of_its_metrics() -> None:
     tests = (Comparison(">", value=1, definition=SAID), Comparison("<", than="count.most"))
-    one = claim(Case(tests, each={"topic": "tp", "what": "speedup"}))
-    two = [metric(f"tp.h{hidden}.speedup.shardlab.gloo", hidden / 8) for hidden in (16, 32)]
-    assert judged(one, *two, metric("count.most", 5)).verdict == "holds"
-    assert judged(one, *two, metric("count.most", 3)).verdict == "holds only if"
-    assert judged(one, *two, metric("count.most", 1)).verdict == "refuted"
+    bounded = claim(Case(tests, each={"topic": "tp", "what": "speedup"}))
+    speedups = [metric(f"tp.h{hidden}.speedup.shardlab.gloo", hidden / 8) for hidden in (16, 32)]
+    assert judge_claim(bounded, *speedups, metric("count.most", 5)).verdict == "holds"
+    assert judge_claim(bounded, *speedups, metric("count.most", 3)).verdict == "holds only if"
+    assert judge_claim(bounded, *speedups, metric("count.most", 1)).verdict == "refuted"
 
 
 def test_a_detail_of_a_metric_can_be_compared() -> None:
-    assert judged(claim(case("a", "==", 7, field="busbw")), metric("a", 1)).verdict == "holds"
+    assert judge_claim(claim(case("a", "==", 7, field="busbw")), metric("a", 1)).verdict == "holds"
     lacking = claim(case("a", "==", 7, field="nothing"))
-    assert judged(lacking, metric("a", 1)).verdict == "not measurable here"
+    assert judge_claim(lacking, metric("a", 1)).verdict == "not measurable here"
 
 
 def test_a_cited_verdict_stands_whatever_was_measured() -> None:
     cite = Cite("a/b.py:L1", ("x",))
-    one = claim(verdict="stale", because=SAID, instead=SAID, cite=(cite,))
-    assert judged(one) == Verdict(1, "one", "stale", "read in a/b.py:L1")
+    cited = claim(verdict="stale", because=SAID, instead=SAID, cite=(cite,))
+    assert judge_claim(cited) == Verdict(1, "one", "stale", "read in a/b.py:L1")
 
 
 def test_what_a_machine_lacks_is_not_measurable_there() -> None:
     link = claim(case("a", "==", 2), needs=("nvlink",))
-    assert judged(link, metric("a", 2)).verdict == "not measurable here"
-    there = {"gpus": ["H100", "H100"], "links": ["GPU0-GPU1: NV18"]}
-    assert judged(link, metric("a", 2), **there).verdict == "holds"
+    assert judge_claim(link, metric("a", 2)).verdict == "not measurable here"
+    machine = {"gpus": ["H100", "H100"], "links": ["GPU0-GPU1: NV18"]}
+    assert judge_claim(link, metric("a", 2), **machine).verdict == "holds"
     pcie = {"gpus": ["H100", "H100"], "links": ["GPU0-GPU1: PIX"]}
-    assert judged(link, metric("a", 2), **pcie).verdict == "not measurable here"
+    assert judge_claim(link, metric("a", 2), **pcie).verdict == "not measurable here"
 
 
 def test_a_verdict_on_times_names_the_machine_and_one_on_counts_does_not() -> None:
-    there = {"processor": "a processor", "cores": 2}
+    machine = {"processor": "a processor", "cores": 2}
     assert (
-        "a processor, 2 cores" in judged(claim(case("t", ">", 1)), metric("t", 2), **there).evidence
+        "a processor, 2 cores"
+        in judge_claim(claim(case("t", ">", 1)), metric("t", 2), **machine).evidence
     )
-    counts = judged(claim(case("count.t", ">", 1)), metric("count.t", 2), **there)
+    counts = judge_claim(claim(case("count.t", ">", 1)), metric("count.t", 2), **machine)
     assert "a processor" not in counts.evidence
 
 
@@ -152,36 +158,42 @@ EVERYWHERE = {
 
 def test_what_is_counted_here_comes_to_the_verdicts_that_hold_everywhere() -> None:
     claims = load(LAB / "claims.toml")
-    found = {one.number: one.verdict for one in judge(claims, counted(), {})}
+    verdicts = {result.number: result.verdict for result in judge(claims, count_metrics(), {})}
     for verdict, numbers in EVERYWHERE.items():
-        assert {number: found[number] for number in numbers} == dict.fromkeys(numbers, verdict)
+        assert {number: verdicts[number] for number in numbers} == dict.fromkeys(numbers, verdict)
 
 
 def test_the_claim_on_throughput_holds_only_where_the_link_is_fast_enough() -> None:
-    claims = [one for one in load(LAB / "claims.toml") if one.number == 7]
-    points = [*step(128, "gloo", 0.8), *step(512, "gloo", 1.6)]
-    (found,) = judge(claims, {one.id: one for one in points}, {})
-    assert found.verdict == "holds only if"
+    claims = [item for item in load(LAB / "claims.toml") if item.number == 7]
+    points = [*make_step(128, "gloo", 0.8), *make_step(512, "gloo", 1.6)]
+    (result,) = judge(claims, {item.id: item for item in points}, {})
+    assert result.verdict == "holds only if"
 
 
 def test_verdicts_are_json_with_the_four_fields() -> None:
-    found = msgspec.to_builtins(judged(claim(case("a", "==", 2)), metric("a", 2)))
-    assert list(found) == ["number", "id", "verdict", "evidence"]
+    fields = msgspec.to_builtins(judge_claim(claim(case("a", "==", 2)), metric("a", 2)))
+    assert list(fields) == ["number", "id", "verdict", "evidence"]
 
 
 def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Result(sections={"counts": Section(metrics=list(counted().values()))})
+    whole = Result(sections={"counts": Section(metrics=list(count_metrics().values()))})
     save(whole, tmp_path / "reference.json")
     monkeypatch.setattr("costlab.record.options.REFERENCE", tmp_path / "reference.json")
-    without = [one for name, one in counted().items() if "megatron" not in name]
+    without = [metric for name, metric in count_metrics().items() if "megatron" not in name]
     assert (
         judging.differences_from_reference(Result(sections={"counts": Section(metrics=without)}))
         == []
     )
-    wrong = [msgspec.structs.replace(one, value=one.value + 1) for one in counted().values()]
-    found = judging.differences_from_reference(Result(sections={"counts": Section(metrics=wrong)}))
+    wrong = [
+        msgspec.structs.replace(metric, value=metric.value + 1)
+        for metric in count_metrics().values()
+    ]
+    differences = judging.differences_from_reference(
+        Result(sections={"counts": Section(metrics=wrong)})
+    )
     assert any(
-        line.startswith("claim 1 (block-two-all-reduces-forward): refuted here") for line in found
+        line.startswith("claim 1 (block-two-all-reduces-forward): refuted here")
+        for line in differences
     )

@@ -1,4 +1,4 @@
-"""The experiments, run `inside` namespaces: lays a wire, lets ranks loose on it, prints one JSON.
+"""Runs the experiments `inside` namespaces: makes a wire, starts ranks on it, prints one JSON.
 
 python -m tests.costlab.network.lab sent     bytes on the wire
 python -m tests.costlab.network.lab timed    links of known bandwidth, and a wire of known delay
@@ -35,7 +35,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_
 
 
 class Ranks:
-    """A rank on each node, obeying orders."""
+    """A rank on each node, which carries out orders."""
 
     def __init__(self, wire: Wire, *, stand_back: bool) -> None:
         self._wire = wire
@@ -58,7 +58,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def joined(self, ranks: int, link: str) -> Iterator[None]:
-        """Have the first `ranks` of them form a world over that link, for a while."""
+        """Form a world of the first `ranks` ranks over this link, inside a with statement."""
         self._port += 1
         address = self._wire.address(0, link)
         self.order(do="join", ranks=ranks, link=link, address=address, port=self._port)
@@ -66,7 +66,7 @@ class Ranks:
         self.order(do="leave")
 
     def order(self, **order: Any) -> list[dict[str, Any]]:
-        """Give all ranks an order; return their answers once all have them.
+        """Give all ranks an order; return their answers.
 
         Raises:
             RuntimeError: a rank ended; its traceback stands on standard error.
@@ -81,9 +81,9 @@ class Ranks:
         return [json.loads(line) for line in lines]
 
 
-def sent(wire: Wire, ranks: Ranks) -> dict[str, Any]:
-    """Count what calls of each operation send."""
-    found = {}
+def count_sent_bytes(wire: Wire, ranks: Ranks) -> dict[str, Any]:
+    """Count the bytes that calls of each operation send."""
+    counts = {}
     for size in WORLDS:
         with ranks.joined(size, "fast"):
             for operation in OPERATIONS:
@@ -91,27 +91,29 @@ def sent(wire: Wire, ranks: Ranks) -> dict[str, Any]:
                 before = wire.sent()
                 answers = ranks.order(do="call", operation=operation, bytes=PAYLOAD)
                 after = wire.sent()
-                found[f"{operation}.n{size}"] = [
+                counts[f"{operation}.n{size}"] = [
                     (after[rank] - before[rank]) / answers[rank]["asked"] for rank in range(size)
                 ]
-    return found
+    return counts
 
 
-def shaped(wire: Wire, ranks: Ranks) -> dict[str, Any]:
+def measure_shaped_links(wire: Wire, ranks: Ranks) -> dict[str, Any]:
     """Measure all-reduces over links of known bandwidth."""
-    found = {}
+    times_by_rate = {}
     for rate in RATES:
         wire.shape(rate)
         for size in WORLDS:
             with ranks.joined(size, "fast"):
-                found[f"n{size}.{rate:.0f}"] = _undisturbed(
+                times_by_rate[f"n{size}.{rate:.0f}"] = _undisturbed(
                     lambda: ranks.order(do="measure", operations=["all_reduce"], sizes=SIZES)[0],
-                    lambda times, n=size, given=rate: near(bandwidth(times, n), given),
+                    lambda times, n=size, nominal=rate: within_five_percent(
+                        fit_bandwidth(times, n), nominal
+                    ),
                 )
-    return found
+    return times_by_rate
 
 
-def delayed(relay: Relay, ranks: Ranks) -> dict[str, Any]:
+def measure_delayed_links(relay: Relay, ranks: Ranks) -> dict[str, Any]:
     """Measure small calls over a wire of known delay."""
 
     def measure() -> dict[str, float]:
@@ -123,18 +125,20 @@ def delayed(relay: Relay, ranks: Ranks) -> dict[str, Any]:
             relay.delay = 0.0
         return times
 
-    found = {}
+    times_by_size = {}
     for size in WORLDS:
         with ranks.joined(size, "slow"):
-            found[f"n{size}"] = _undisturbed(
+            times_by_size[f"n{size}"] = _undisturbed(
                 measure,
-                lambda times, n=size: all(near(one_way(times, op, n), STEP) for op in OPERATIONS),
+                lambda times, n=size: all(
+                    within_five_percent(fit_one_way_delay(times, op, n), STEP) for op in OPERATIONS
+                ),
             )
-    return found
+    return times_by_size
 
 
-def bandwidth(times: dict[str, float], ranks: int) -> float:
-    """Bits a second of the link that all-reduces took those times over, headers included."""
+def fit_bandwidth(times: dict[str, float], ranks: int) -> float:
+    """Return the link's bits per second, headers included, from times of all-reduces."""
     metrics = {name: Metric(id=name, value=value, unit="s") for name, value in times.items()}
     sweep = sweeps(metrics)[f"gloo.all_reduce.n{ranks}"]
     carries = carried("gloo", "all_reduce", ranks)
@@ -143,8 +147,8 @@ def bandwidth(times: dict[str, float], ranks: int) -> float:
     return 8 * float(carries) / per_byte / USEFUL
 
 
-def one_way(times: dict[str, float], operation: str, ranks: int) -> float:
-    """Seconds by which the longer delay is longer; what the software takes falls out."""
+def fit_one_way_delay(times: dict[str, float], operation: str, ranks: int) -> float:
+    """Return the increase of the one-way delay in seconds; the software's time cancels out."""
     steps = delays("gloo", operation, ranks)
     assert steps is not None
     name = call("gloo", operation, ranks, SMALL, "blocking").id
@@ -152,9 +156,9 @@ def one_way(times: dict[str, float], operation: str, ranks: int) -> float:
     return (long - short) / steps
 
 
-def near(found: float, given: float) -> bool:
-    """Within the 5 % that are promised."""
-    return abs(found / given - 1) <= 0.05
+def within_five_percent(measured: float, nominal: float) -> bool:
+    """Return whether a measured value is within the promised 5 %."""
+    return abs(measured / nominal - 1) <= 0.05
 
 
 def _undisturbed(
@@ -168,8 +172,8 @@ def _undisturbed(
     return least
 
 
-def found(what: str) -> dict[str, Any]:
-    """Run one of the experiments in namespaces of its own, from outside.
+def run_experiment(what: str) -> dict[str, Any]:
+    """Run one of the experiments in namespaces of its own.
 
     Raises:
         RuntimeError: it failed, with the end of what it said.
@@ -183,16 +187,19 @@ def found(what: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the command line names."""
+    """Run the experiment that the command line names."""
     wire = Wire(NODES)
     wire.switch()
     if sys.argv[1] == "sent":
-        print(json.dumps(sent(wire, Ranks(wire, stand_back=False))), flush=True)
+        print(json.dumps(count_sent_bytes(wire, Ranks(wire, stand_back=False))), flush=True)
         return
     relay = Relay(wire)
     relay.start()
     ranks = Ranks(wire, stand_back=not relay.first)
-    times = {"shaped": shaped(wire, ranks), "delayed": delayed(relay, ranks)}
+    times = {
+        "shaped": measure_shaped_links(wire, ranks),
+        "delayed": measure_delayed_links(relay, ranks),
+    }
     print(json.dumps(times | {"late": relay.late / relay.packets}), flush=True)
 
 

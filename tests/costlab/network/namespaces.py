@@ -1,4 +1,4 @@
-"""Network namespaces as nodes: a real network inside one machine, gone when its maker is.
+"""Makes network namespaces as nodes: a real network in one machine, which ends with its process.
 
 `inside(command)` runs a command in network, mount and process namespaces of its own (and a user
 namespace where the caller isn't root). Nothing that it makes can touch the machine's own network,
@@ -27,14 +27,14 @@ NETWORKS = {"fast": 77, "slow": 78}
 
 
 def inside(command: Sequence[str]) -> list[str]:
-    """Return `command` as one that runs in namespaces of its own."""
+    """Return a command that runs `command` in namespaces of its own."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    apart = ["--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]
-    return ["unshare", *user, *apart, *command]
+    own_namespaces = ["--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    return ["unshare", *user, *own_namespaces, *command]
 
 
-def refusal() -> str:
-    """Why no namespaces can be made here, or "" if they can."""
+def explain_lack() -> str:
+    """Return why no namespaces can be made here, or ""."""
     missing = [tool for tool in ("unshare", "ip", "tc", "ss") if shutil.which(tool) is None]
     if missing:
         return f"no {' and no '.join(missing)} here (Debian's packages util-linux and iproute2)"
@@ -42,12 +42,14 @@ def refusal() -> str:
     answer = subprocess.run(
         inside(probe), capture_output=True, text=True, timeout=LIMIT, check=False
     )
-    said = answer.stderr.strip().splitlines()
-    return f"namespaces are refused here: {said[-1] if said else '?'}" if answer.returncode else ""
+    errors = answer.stderr.strip().splitlines()
+    return (
+        f"namespaces are refused here: {errors[-1] if errors else '?'}" if answer.returncode else ""
+    )
 
 
 class Wire:
-    """Nodes node0 …, each with the links that are laid to it; to be made `inside`.
+    """Nodes node0 … with the links between them, to be made `inside` namespaces.
 
     Every link has a name, the same on all nodes, and a network: "fast" is 10.77.0.0/24, where node0
     is 10.77.0.1, node1 10.77.0.2 …; "slow" is 10.78.0.0/24.
@@ -65,11 +67,11 @@ class Wire:
             self.on(node, "ip", "link", "set", "lo", "up")
 
     def address(self, node: int, link: str) -> str:
-        """Its IPv4 address on that link."""
+        """Return a node's IPv4 address on a link."""
         return f"10.{NETWORKS[link]}.0.{node + 1}"
 
     def switch(self) -> None:
-        """Lay "fast": a veth from each node to one bridge."""
+        """Make the link "fast": a veth from each node to one bridge."""
         _run("ip", "link", "add", "switch", "type", "bridge")
         _run("ip", "link", "set", "switch", "mtu", str(MTU), "up")
         for node in range(self.nodes):
@@ -80,14 +82,14 @@ class Wire:
             self.plug(node, "fast")
 
     def plug(self, node: int, link: str) -> None:
-        """Give a node's end of a link its address and turn it on."""
+        """Give a node's end of a link its address, and turn it on."""
         # Without an IPv6 address nothing speaks on the wire but what is measured (and ARP).
         self.on(node, "ip", "link", "set", link, "addrgenmode", "none")
         self.on(node, "ip", "address", "add", f"{self.address(node, link)}/24", "dev", link)
         self.on(node, "ip", "link", "set", link, "up")
 
     def shape(self, rate: float) -> None:
-        """Let each node send `rate` bits a second over "fast" and no more, headers included."""
+        """Limit each node to `rate` bits per second over "fast", headers included."""
         # Two milliseconds at once, or a timer that is late loses bandwidth for good; and a queue so
         # long that nothing is ever dropped.
         burst = max(2 * MTU, round(rate / 8 * 0.002))
@@ -96,11 +98,11 @@ class Wire:
                     "rate", f"{rate:.0f}bit", "burst", str(burst), "latency", "2s")  # fmt: skip
 
     def on(self, node: int, *command: str) -> str:
-        """Run a command on a node; its standard output."""
+        """Run a command on a node; return its standard output."""
         return _run("ip", "netns", "exec", f"node{node}", *command)
 
     def sent(self) -> list[int]:
-        """Bytes that each node has sent over "fast" within TCP, each counted once.
+        """Return the bytes that each node has sent over "fast" within TCP, each counted once.
 
         They are the interface's bytes, less the headers of its packets, less what TCP says it sent
         a second time (to a busy machine a slow answer looks like a lost one). The interface counts

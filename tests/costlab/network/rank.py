@@ -1,4 +1,4 @@
-"""One rank on one node: does what the lab orders, a line of JSON each, and answers with a line.
+"""One rank on one node: reads the lab's orders as lines of JSON, and answers each with a line.
 
     {"do": "join", "ranks": 2, "link": "fast", "address": …, "port": …}   meets the others at node0
     {"do": "call", "operation": …, "bytes": …}      calls it three times, untimed
@@ -29,7 +29,7 @@ CALLS = 3
 
 
 def main() -> None:
-    """Obey standard input until it ends."""
+    """Carry out the orders of standard input until it ends."""
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     # The bench, cut down to what is asked here: over gloo alone, and few repeats, for a wire whose

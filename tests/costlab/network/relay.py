@@ -1,4 +1,4 @@
-"""A wire with a delay, in user space: what the kernel's netem does, where the kernel has none.
+"""Delays the packets of a wire in user space, as the kernel's netem does if the kernel has it.
 
 Each node has, as its link "slow", a TUN device whose other end this process holds. What a node
 sends is read here, kept back for the delay, and written to the node that it is addressed to, in
@@ -25,7 +25,7 @@ _PACKET = 1 << 16
 
 
 class Relay(threading.Thread):
-    """Joins a wire's nodes, each packet under way for `delay` seconds.
+    """Joins a wire's nodes, and delays each packet by `delay` seconds.
 
     Attributes:
         delay: seconds, one way; may be changed while no packet is under way.

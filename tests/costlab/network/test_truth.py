@@ -1,4 +1,4 @@
-"""The bench against a known truth: what it says that a rank sends is what its interface counts.
+"""Compares the bench with a known truth: a rank's sent bytes are those that its interface counts.
 
 Ranks sit in network namespaces, joined by a switch (see namespaces.py). Bandwidths and delays,
 which other work on the machine would spoil, are held in tests/costlab/benchmark.
@@ -13,7 +13,7 @@ import pytest
 from costlab.sections.collectives.operation import OPERATIONS
 from costlab.sections.fit.link_model import carried
 from tests.costlab.network import lab
-from tests.costlab.network.namespaces import refusal
+from tests.costlab.network.namespaces import explain_lack
 
 # Skipped only where the kernel refuses namespaces (or iproute2 is missing). CI runs as root, where
 # they are allowed: there a skip is a fault.
@@ -25,9 +25,9 @@ CASES = [(operation, ranks) for operation in lab.OPERATIONS for ranks in lab.WOR
 
 @pytest.fixture(scope="module")
 def sent() -> dict[str, Any]:
-    if why := refusal():
+    if why := explain_lack():
         pytest.skip(why)
-    return lab.found("sent")
+    return lab.run_experiment("sent")
 
 
 @pytest.mark.parametrize(("operation", "ranks"), CASES)
@@ -40,8 +40,10 @@ def test_every_rank_sends_the_bytes_that_the_model_says(
 
 @pytest.mark.parametrize(("operation", "ranks"), CASES)
 def test_only_gloos_reduce_scatter_sends_more_than_was_asked(operation: str, ranks: int) -> None:
-    asked = OPERATIONS[operation].bus_factor(ranks)
-    assert carried("gloo", operation, ranks) == (2 if operation == "reduce_scatter" else 1) * asked
+    necessary = OPERATIONS[operation].bus_factor(ranks)
+    assert (
+        carried("gloo", operation, ranks) == (2 if operation == "reduce_scatter" else 1) * necessary
+    )
 
 
 def test_nothing_is_left_behind(sent: dict[str, Any]) -> None:

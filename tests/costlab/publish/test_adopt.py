@@ -1,4 +1,4 @@
-"""A reference is whole, and replaces another only where its pages can be made."""
+"""A reference is complete, and replaces another only if its pages can be made."""
 
 from __future__ import annotations
 
@@ -10,29 +10,35 @@ from costlab.judge.claims import ClaimsError
 from costlab.publish.generate import adopt
 from costlab.record.result import Load, Result, ResultError, Section, save
 from costlab.sections import plan
-from tests.costlab.tiny_run import lab
+from tests.costlab.tiny_run import make_lab
 
 
-def whole(**instead: Section | None) -> Result:
-    """Every section, complete and empty, but for some."""
-    sections = dict.fromkeys(plan.MODULES, Section(status="complete")) | instead
-    return Result(sections={name: one for name, one in sections.items() if one})
+def make_whole_result(**replaced: Section | None) -> Result:
+    """Return a result in which every section is complete and empty, except the replaced ones."""
+    sections = dict.fromkeys(plan.MODULES, Section(status="complete")) | replaced
+    return Result(sections={name: section for name, section in sections.items() if section})
 
 
 @pytest.mark.parametrize(
     ("result", "words"),
     [
         (Result(), "it has no section collectives"),
-        (whole(tp=None), "it has no section tp; a reference is whole"),
-        (whole(tp=Section(note="rank 1 was killed")), "tp broke off: rank 1 was killed"),
-        (whole(tp=Section()), "tp broke off"),
-        (whole(tp=Section(status="complete", load=Load(rounds=3, spoiled=2))), "a busy machine"),
+        (make_whole_result(tp=None), "it has no section tp; a reference is whole"),
+        (
+            make_whole_result(tp=Section(note="rank 1 was killed")),
+            "tp broke off: rank 1 was killed",
+        ),
+        (make_whole_result(tp=Section()), "tp broke off"),
+        (
+            make_whole_result(tp=Section(status="complete", load=Load(rounds=3, spoiled=2))),
+            "a busy machine",
+        ),
     ],
 )
 def test_what_is_not_whole_is_refused_and_the_reference_stays(
     tmp_path: Path, result: Result, words: str
 ) -> None:
-    folder = lab(tmp_path / "lab", {})
+    folder = make_lab(tmp_path / "lab", {})
     before = (folder / "results/reference.json").read_bytes()
     save(result, tmp_path / "new.json")
     with pytest.raises(ResultError, match=words):
@@ -41,10 +47,10 @@ def test_what_is_not_whole_is_refused_and_the_reference_stays(
 
 
 def test_claims_that_cannot_be_read_leave_the_reference(tmp_path: Path) -> None:
-    folder = lab(tmp_path / "lab", {})
+    folder = make_lab(tmp_path / "lab", {})
     before = (folder / "results/reference.json").read_bytes()
     (folder / "claims.toml").write_text("x = [")
-    save(whole(), tmp_path / "new.json")
+    save(make_whole_result(), tmp_path / "new.json")
     with pytest.raises(ClaimsError):
         adopt(tmp_path / "new.json", folder)
     assert (folder / "results/reference.json").read_bytes() == before

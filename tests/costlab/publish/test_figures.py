@@ -1,4 +1,4 @@
-"""Figures: the same each time, text as text, light and dark, and nothing where nothing is known."""
+"""Figures are the same each time, have real text, exist in light and dark, and invent nothing."""
 
 from __future__ import annotations
 
@@ -13,32 +13,37 @@ from costlab.publish.figures.plotting import DARK, LIGHT, figure
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.words import texts
 from costlab.sections.fully_sharded import timeline
-from tests.costlab.publish.test_results_page import points
-from tests.costlab.tiny_run import LAB, step
+from tests.costlab.publish.test_results_page import make_points
+from tests.costlab.tiny_run import LAB, make_step
 
 
 def result(*metrics: Metric) -> Result:
     return Result(sections={"all": Section(status="complete", metrics=list(metrics))})
 
 
-def drawn(folder: Path) -> dict[str, str]:
+def draw_figures(folder: Path) -> dict[str, str]:
     crossover = Metric(id="tp.crossover.shardlab.gloo", value=180, unit="hidden", how="derived")
-    metrics = [*points(), *step(128, "gloo", 0.8), *step(512, "gloo", 1.6), crossover]
+    metrics = [
+        *make_points(),
+        *make_step(128, "gloo", 0.8),
+        *make_step(512, "gloo", 1.6),
+        crossover,
+    ]
     return {path.name: path.read_text("utf-8") for path in figures.write(result(*metrics), folder)}
 
 
 def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(tmp_path: Path) -> None:
-    found = drawn(tmp_path)
+    drawings = draw_figures(tmp_path)
     stems = [f"{stem}{language}" for stem in figures.FIGURES for language in ("", "-es")]
-    assert set(found) == {f"{stem}-{s}.svg" for stem in stems for s in ("light", "dark")}
-    for name, text in found.items():
+    assert set(drawings) == {f"{stem}-{s}.svg" for stem in stems for s in ("light", "dark")}
+    for name, text in drawings.items():
         paper = LIGHT.paper if name.endswith("-light.svg") else DARK.paper
         assert f"fill: {paper}" in text and 'role="img"' in text and "aria-label=" in text
 
 
 @pytest.mark.ci
 def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None:
-    first, second = drawn(tmp_path / "a"), drawn(tmp_path / "b")
+    first, second = draw_figures(tmp_path / "a"), draw_figures(tmp_path / "b")
     assert first == second
     assert not re.search(r"20\d\d-\d\d-\d\d", "".join(first.values()))
 
@@ -50,30 +55,30 @@ def test_the_overlaps_caption_says_how_wide_the_drawn_model_is() -> None:
 
 
 def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
-    found = drawn(tmp_path)
-    text = found["speed-up-light.svg"]
+    drawings = draw_figures(tmp_path)
+    text = drawings["speed-up-light.svg"]
     assert "crosses at 180</text>" in text and "hidden size</text>" in text
-    assert "gather</text>" in found["overlap-dark.svg"]
-    assert "cruza en 180</text>" in found["speed-up-es-light.svg"]
-    assert "aceleración sobre" in found["speed-up-es-light.svg"]
-    assert "speed-up" not in found["speed-up-es-light.svg"]
-    for one in found.values():
-        families = re.findall(r"font(?:-family)?: ([^;\"]*)", one)
+    assert "gather</text>" in drawings["overlap-dark.svg"]
+    assert "cruza en 180</text>" in drawings["speed-up-es-light.svg"]
+    assert "aceleración sobre" in drawings["speed-up-es-light.svg"]
+    assert "speed-up" not in drawings["speed-up-es-light.svg"]
+    for drawing in drawings.values():
+        families = re.findall(r"font(?:-family)?: ([^;\"]*)", drawing)
         assert families and all("system-ui" in family for family in families)
 
 
 def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Path) -> None:
-    assert len(drawn(tmp_path)) == 16
-    left = figures.write(result(*step(128, "gloo", 0.8)), tmp_path)
-    assert len(left) == 4 and all(path.name.startswith("speed-up-") for path in left)
+    assert len(draw_figures(tmp_path)) == 16
+    written = figures.write(result(*make_step(128, "gloo", 0.8)), tmp_path)
+    assert len(written) == 4 and all(path.name.startswith("speed-up-") for path in written)
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(
-        path.name for path in left
+        path.name for path in written
     )
 
 
 def test_one_link_and_one_size_are_enough_to_draw(tmp_path: Path) -> None:
-    one = points()[0]
-    assert len(figures.write(result(one), tmp_path)) == 4
+    point = make_points()[0]
+    assert len(figures.write(result(point), tmp_path)) == 4
 
 
 def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() -> None:
@@ -83,8 +88,8 @@ def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() ->
     assert draw_all_reduce.marked([4096]) == [4096]
 
 
-def flight() -> dict[str, Metric]:
-    """A step in which collectives are in flight together, as `timeline` keeps it."""
+def make_collectives() -> dict[str, Metric]:
+    """Return a step with several collectives in flight, as `timeline` stores it."""
     spans = [
         ("compute", "block 0 forward", 2, 6),
         ("compute", "block 0 backward", 6, 20),
@@ -106,20 +111,23 @@ def flight() -> dict[str, Metric]:
 
 
 def test_what_is_in_flight_together_is_drawn_side_by_side_never_over_one_another() -> None:
-    for metrics in (flight(), load(LAB / "results/reference.json").metrics()):
+    for metrics in (make_collectives(), load(LAB / "results/reference.json").metrics()):
         with figure(LIGHT, width=7.2, height=3.4) as (_, axes):
             assert draw_overlap.draw(axes, LIGHT, metrics, figures.translator("en"))
             bars = [bar.get_bbox() for bar in axes.patches]
         assert len(bars) == len(draw_overlap.spans(metrics))
-        for one, two in combinations(bars, 2):
-            across = min(one.x1, two.x1) - max(one.x0, two.x0)
-            down = min(one.y1, two.y1) - max(one.y0, two.y0)
-            assert across < 1e-6 or down <= 0, (one, two)  # ms: compute's spans touch
+        for first, second in combinations(bars, 2):
+            across = min(first.x1, second.x1) - max(first.x0, second.x0)
+            down = min(first.y1, second.y1) - max(first.y0, second.y0)
+            assert across < 1e-6 or down <= 0, (first, second)  # ms: compute's spans touch
 
 
 def test_each_kind_of_collective_has_lanes_of_its_own_and_no_more_than_it_needs() -> None:
-    lanes = draw_overlap.lanes(draw_overlap.spans(flight()))
-    names = {name: [[span.name for span in lane] for lane in mine] for name, mine in lanes.items()}
+    lanes = draw_overlap.lanes(draw_overlap.spans(make_collectives()))
+    names = {
+        name: [[span.name for span in lane] for lane in lanes_of_kind]
+        for name, lanes_of_kind in lanes.items()
+    }
     assert names == {
         "compute": [["block 0 forward", "block 0 backward"]],
         "gather": [["gather root", "gather block 1"], ["gather block 0"]],

@@ -1,4 +1,4 @@
-"""A new reference brings the pages' quoted numbers along, and says which."""
+"""A new reference updates the numbers that pages quote, and lists them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lab(tmp_path: Path) -> Path:
     return lab
 
 
-def page(lab: Path, text: str, name: str = "note.md") -> Path:
+def write_page(lab: Path, text: str, name: str = "note.md") -> Path:
     path = lab.parent / name
     path.write_text(text, "utf-8")
     return path
@@ -29,8 +29,8 @@ def page(lab: Path, text: str, name: str = "note.md") -> Path:
 def test_a_quoted_number_becomes_its_rows_in_its_language(lab: Path) -> None:
     row = "tp-h128-slowdown-shardlab-gloo"
     text = f"slower by [1.2×](35-costs/RESULTS{{}}.md#{row}), said [twice](x.md#y)\n"
-    english = page(lab, "first\n" + text.format(""))
-    spanish = page(lab, text.format(".es"), "note.es.md")
+    english = write_page(lab, "first\n" + text.format(""))
+    spanish = write_page(lab, text.format(".es"), "note.es.md")
     first, second = quotes.update(lab, [english, spanish])
     assert english.read_text("utf-8") == "first\n" + text.format("").replace("1.2×", "1.31×")
     assert spanish.read_text("utf-8") == text.format(".es").replace("1.2×", "1.32×")
@@ -44,7 +44,7 @@ def test_what_is_right_or_has_no_row_stays(lab: Path) -> None:
         "[5×](35-costs/RESULTS.md#gone) "
         "[6×](other/RESULTS.md#tp-h128-slowdown-shardlab-gloo)\n"
     )
-    path = page(lab, text)
+    path = write_page(lab, text)
     before = path.stat().st_mtime_ns
     assert quotes.update(lab, [path]) == []
     assert path.read_text("utf-8") == text

@@ -1,4 +1,4 @@
-"""The generated pages: each value in a row of its own, inputs named, two languages, no finding."""
+"""The generated pages have each value in its own row, name their inputs, and pass the checker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from costlab.publish.tabulated import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.cache import CacheFile, DiskCache
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.costlab.publish.shown import shown
-from tests.costlab.tiny_run import LAB, ROOT, counted, lab, step
+from tests.costlab.publish.row_cells import read_row
+from tests.costlab.tiny_run import LAB, ROOT, count_metrics, make_lab, make_step
 from tests.notelab.scratch import check_lab
 
 # What these pages can be wrong in; citations are proved where the sources are, by `make check`.
@@ -34,15 +34,15 @@ OURS = re.compile(r"N[1345]|N6")
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lab in a repository of its own, with counts and a few points of every section.
+    """A lab in its own repository, with counts and a few points of every section.
 
     A test that changes a file of it puts it back.
     """
     tmp_path = tmp_path_factory.mktemp("book")
-    metrics = dict(counted())
-    for one in [*step(128, "gloo", 0.8), *step(512, "gloo", 1.6), *points()]:
-        metrics[one.id] = one
-    folder = lab(tmp_path / "experiments" / "35-allreduce-costs", metrics)
+    metrics = dict(count_metrics())
+    for metric in [*make_step(128, "gloo", 0.8), *make_step(512, "gloo", 1.6), *make_points()]:
+        metrics[metric.id] = metric
+    folder = make_lab(tmp_path / "experiments" / "35-allreduce-costs", metrics)
     (folder / "lab.toml").write_text(
         '[lab]\ntitle = "x"\nlanguages = ["en", "es"]\npages = ["RESULTS.md", "CLAIMS.md"]\n'
         'sources-from = "../35-reading-notes"\n'
@@ -59,12 +59,12 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def points() -> list[Metric]:
-    """Points of a curve whose times follow a line, and a bubble beside its formula."""
-    found = []
+def make_points() -> list[Metric]:
+    """Return points of a curve whose times follow a line, and a bubble with its formula."""
+    metrics = []
     for power in range(10, 21, 2):
         size, seconds = 1 << power, 1e-4 + (1 << power) * 1e-9
-        found.append(
+        metrics.append(
             Metric(
                 id=f"collective.gloo.all_reduce.n2.{size}.blocking", value=seconds, unit="s",
                 low=seconds * 0.9, high=seconds * 1.1,
@@ -72,38 +72,42 @@ def points() -> list[Metric]:
             )
         )  # fmt: skip
     start = "pipeline.gpipe.p2.m8"
-    found.append(
+    metrics.append(
         Metric(id=f"{start}.bubble.shardlab.gloo", value=0.12, unit="share", low=0.11, high=0.14)
     )
-    found.append(Metric(id=f"{start}.bubble-theory", value=1 / 9, unit="share", how="derived"))
-    found += [
+    metrics.append(Metric(id=f"{start}.bubble-theory", value=1 / 9, unit="share", how="derived"))
+    metrics += [
         Metric(id=f"tp.h128.share.{part}.shardlab.gloo", value=0.2, unit="share", how="derived")
         for part in draw_shares.PARTS
     ]
-    found.append(Metric(id="some.thing-new", value=3.5, unit="s", how="modelled"))
-    found.append(
+    metrics.append(Metric(id="some.thing-new", value=3.5, unit="s", how="modelled"))
+    metrics.append(
         Metric(
             id="timeline.000", value=1e-3, unit="s",
             detail={"track": "rank 0 compute", "name": "block 0 forward", "start": 0.0},
         )
     )  # fmt: skip
-    return found
+    return metrics
 
 
-def findings(folder: Path) -> list[str]:
+def list_findings(folder: Path) -> list[str]:
     cache = folder / "cache"
     library = Library(store=Store(cache), mirrors={}, offline=True, progress=lambda _: None)
-    report = check_lab(folder, Bench(DiskCache(cache / "memo"), library), None)
-    return [f"{one.code} {one.message}" for one in report.findings if OURS.match(one.code)]
+    report = check_lab(folder, CheckSession(DiskCache(cache / "memo"), library), None)
+    return [
+        f"{finding.code} {finding.message}"
+        for finding in report.findings
+        if OURS.match(finding.code)
+    ]
 
 
 def test_the_checker_finds_nothing_until_a_reference_or_claims_file_changes(book: Path) -> None:
-    assert findings(book) == []
+    assert list_findings(book) == []
     for name in ("claims.toml", "results/reference.json", "figures/speed-up-dark.svg"):
         path = book / name
         before = path.read_bytes()
         path.write_bytes(before + b"\n")
-        assert [one for one in findings(book) if one.startswith("N404")], name
+        assert [finding for finding in list_findings(book) if finding.startswith("N404")], name
         path.write_bytes(before)
 
 
@@ -111,11 +115,13 @@ def test_the_checker_finds_nothing_until_a_reference_or_claims_file_changes(book
 def test_every_metric_has_one_row_with_its_value_in_every_language(
     book: Path, language: str
 ) -> None:
-    found = rows.read(book / page.name("RESULTS", language), CacheFile(None)).values
+    values = rows.read(book / page.name("RESULTS", language), CacheFile(None)).values
     metrics = load_result(book / results_page.REFERENCE).metrics()
-    quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
-    assert found == {
-        page.row_of(name): [quantity.format_metric(one)] for name, one in quotable.items()
+    quotable = {
+        name: metric for name, metric in metrics.items() if not name.startswith("timeline.")
+    }
+    assert values == {
+        page.row_of(name): [quantity.format_metric(metric)] for name, metric in quotable.items()
     }
 
 
@@ -125,13 +131,15 @@ def test_derived_and_modelled_values_say_so_in_their_row(book: Path) -> None:
         for name, word in zip(
             ("tp-h128-speedup-shardlab-gloo", "some-thing-new"), words, strict=True
         ):
-            row = shown(text, name)
-            assert word in (*row.cells.values(), *row.said)
+            row = read_row(text, name)
+            assert word in (*row.cells.values(), *row.common)
 
 
 def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path) -> None:
-    folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
-    broken = Section(status="partial", note="rank 1 was killed", metrics=step(128, "gloo", 0.8))
+    folder = make_lab(tmp_path, {metric.id: metric for metric in make_step(128, "gloo", 0.8)})
+    broken = Section(
+        status="partial", note="rank 1 was killed", metrics=make_step(128, "gloo", 0.8)
+    )
     result = Result(provenance={"processor": "a processor", "cores": 2}, sections={"tp": broken})
     save(result, folder / results_page.REFERENCE)
     text = results_page.text(result, folder, "en")
@@ -153,8 +161,8 @@ def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path)
 def test_a_section_says_above_its_numbers_what_else_ran(
     tmp_path: Path, load: Load, en: str, es: str
 ) -> None:
-    folder = lab(tmp_path, {})
-    metrics = step(128, "gloo", 0.8)
+    folder = make_lab(tmp_path, {})
+    metrics = make_step(128, "gloo", 0.8)
     result = Result(sections={"tp": Section(status="complete", load=load, metrics=metrics)})
     save(result, folder / results_page.REFERENCE)
     read = load_result(folder / results_page.REFERENCE)
@@ -169,13 +177,13 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
 ) -> None:
     path = LAB / page.name("RESULTS", language)
     text = path.read_text("utf-8")
-    found = rows.read(path, CacheFile(None)).values
+    values = rows.read(path, CacheFile(None)).values
     top = text[text.index("\n## ") : text.index("CSV")]
     assert top.count("\n- ") == 10
     assert top.count(" – ") > 12  # intervals
     linked = re.findall(r"\[([^]]+)\]\(#([\w.-]+)\)", text)
     assert len(linked) > 60
-    assert [(row, shown) for shown, row in linked if found[row] != [shown]] == []
+    assert [(row, shown) for shown, row in linked if values[row] != [shown]] == []
 
 
 @pytest.mark.parametrize("language", page.LANGUAGES)
@@ -196,12 +204,12 @@ def test_what_can_be_downloaded_is_what_was_measured(book: Path, committed: bool
         lines = list(csv.DictReader(file))
     metrics = load_result(folder / results_page.REFERENCE).metrics()
     assert {line["id"]: float(line["value"]) for line in lines} == {
-        name: one.value for name, one in metrics.items()
+        name: metric.value for name, metric in metrics.items()
     }
 
 
 def test_the_rule_is_said_once(tmp_path: Path) -> None:
-    folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
+    folder = make_lab(tmp_path, {metric.id: metric for metric in make_step(128, "gloo", 0.8)})
     result = load_result(folder / results_page.REFERENCE)
     new = results_page.text(result, folder, "en")
     assert new.count("One rule for every row") == 1
@@ -209,21 +217,23 @@ def test_the_rule_is_said_once(tmp_path: Path) -> None:
 
 def test_every_value_of_the_committed_reference_lies_within_its_spread() -> None:
     metrics = load_result(LAB / results_page.REFERENCE).metrics()
-    spread = [one for one in metrics.values() if one.low is not None]
+    spread = [metric for metric in metrics.values() if metric.low is not None]
     assert len(spread) > 500
-    assert all(one.low <= one.value <= one.high for one in spread if one.high is not None)
+    assert all(
+        metric.low <= metric.value <= metric.high for metric in spread if metric.high is not None
+    )
 
 
 def test_every_row_says_its_n(book: Path) -> None:
     metrics = load_result(book / results_page.REFERENCE).metrics()
-    counts = {page.row_of(one.id): quantity.count(one) for one in metrics.values()}
+    counts = {page.row_of(metric.id): quantity.count(metric) for metric in metrics.values()}
     assert len(set(counts.values())) > 1
     for language in page.LANGUAGES:
         text = (book / page.name("RESULTS", language)).read_text("utf-8")
         anchors = re.findall(r'<a id="([^"]+)"', text)
         assert anchors
         for anchor in anchors:
-            row = shown(text, anchor)
+            row = read_row(text, anchor)
             assert row.says("n", counts[anchor]) or counts[anchor] == "–", anchor
 
 
@@ -263,13 +273,13 @@ def test_the_claims_say_at_their_top_what_a_proof_covers_and_which_verdicts_are_
 
 
 def test_no_table_takes_what_another_is_for(book: Path) -> None:
-    taken = [
+    claimed_twice = [
         name
         for name, metric in load_result(book / results_page.REFERENCE).metrics().items()
         for table in TABLES
         if metric.name.fits(table.wanted) and (table.open or table.across)
     ]
-    assert len(taken) == len(set(taken))
+    assert len(claimed_twice) == len(set(claimed_twice))
 
 
 @pytest.mark.ci
@@ -283,8 +293,10 @@ def test_what_is_committed_is_what_is_generated(tmp_path: Path) -> None:
     committed = ROOT / "experiments/35-allreduce-costs"
     folder = tmp_path / committed.name
     shutil.copytree(committed, folder, ignore=shutil.ignore_patterns("local"))
-    made = {one: (committed / one.relative_to(folder)).read_bytes() for one in generate(folder)}
-    assert [one.name for one, data in made.items() if one.read_bytes() != data] == []
+    committed_files = {
+        path: (committed / path.relative_to(folder)).read_bytes() for path in generate(folder)
+    }
+    assert [path.name for path, data in committed_files.items() if path.read_bytes() != data] == []
 
 
 def test_a_result_of_this_machine_gets_a_page_beside_it_and_the_reference_none(
@@ -293,11 +305,14 @@ def test_a_result_of_this_machine_gets_a_page_beside_it_and_the_reference_none(
     local = tmp_path / "local"
     local.mkdir()
     reference = ROOT / "experiments/35-allreduce-costs" / results_page.REFERENCE
-    mine = local / "2026-11-22T000000Z.json"
-    shutil.copy(reference, mine)
+    local_result = local / "2026-11-22T000000Z.json"
+    shutil.copy(reference, local_result)
     assert candidates(reference, local) == candidates(None, local) == []
-    assert [path.name for path in candidates(mine, local)] == ["RESULTS.md", "RESULTS.es.md"]
+    assert [path.name for path in candidates(local_result, local)] == [
+        "RESULTS.md",
+        "RESULTS.es.md",
+    ]
     page = (local / "RESULTS.md").read_text("utf-8")
-    assert f"{mine.name} sha256:" in page and "figures/" not in page
+    assert f"{local_result.name} sha256:" in page and "figures/" not in page
     assert "](../../../../docs/reference/bench.md)" in page
     assert 'id="tp-h128-slowdown-shardlab-gloo"' in page

@@ -1,4 +1,4 @@
-"""Whose number it is: every id says it, every row shows it, and every page that quotes one."""
+"""Every id, every row and every page that quotes a number names whose number it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from costlab.record import quantity
 from costlab.record.attribution import Attribution, attribute
 from costlab.record.result import Metric, load
 from costlab.record.statistics import over_launches
-from tests.costlab.publish.shown import shown
+from tests.costlab.publish.row_cells import read_row
 from tests.costlab.tiny_run import LAB, ROOT
 
 REFERENCE = load(LAB / results_page.REFERENCE).metrics()
@@ -52,15 +52,15 @@ def test_an_id_says_whose_code_and_which_link(name: str, expected: tuple[str, st
 
 
 def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> None:
-    measured = [one for one in REFERENCE.values() if one.how == "measured"]
-    measured = [one for one in measured if not one.id.startswith("timeline.")]
+    measured = [metric for metric in REFERENCE.values() if metric.how == "measured"]
+    measured = [metric for metric in measured if not metric.id.startswith("timeline.")]
     assert len(measured) > 300
-    for one in measured:
-        if not one.id.startswith("count."):
-            code, link, device = attribute(one)
-            assert set(code.split(" / ")) <= NAMES.keys(), one.id
-            alone = ".one" in one.id or ".silent." in one.id or ".speedup-of-" in one.id
-            assert bool(link) != alone and device == "CPU", one.id
+    for metric in measured:
+        if not metric.id.startswith("count."):
+            code, link, device = attribute(metric)
+            assert set(code.split(" / ")) <= NAMES.keys(), metric.id
+            alone = ".one" in metric.id or ".silent." in metric.id or ".speedup-of-" in metric.id
+            assert bool(link) != alone and device == "CPU", metric.id
 
 
 @pytest.mark.parametrize("language", page.LANGUAGES)
@@ -70,32 +70,32 @@ def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) ->
         "fsdp.h128.step.torch-fsdp1.gloo", "tp.h128.speedup.shardlab.gloo",
         "pipeline.ratio.shardlab.megatron-core.gloo", "collective.gloo.broadcast.n2.1024.blocking",
     ):  # fmt: skip
-        one = REFERENCE[name]
-        row = shown(text, page.row_of(name))
+        metric = REFERENCE[name]
+        row = read_row(text, page.row_of(name))
         owners = [title.of(language) for title in results_page.OWNERS]
-        for title, value in zip(owners, attribute(one), strict=True):
+        for title, value in zip(owners, attribute(metric), strict=True):
             assert row.says(title, value), (name, title)
-        assert row.says("n", quantity.count(one)), name
+        assert row.says("n", quantity.count(metric)), name
 
 
-def quoting() -> list[tuple[str, str, str]]:
-    """Each paragraph of the workbook's own pages that quotes a row: page, paragraph, row."""
-    found = []
+def find_quotes() -> list[tuple[str, str, str]]:
+    """Return each paragraph of the workbook's pages that quotes a row: page, paragraph, row."""
+    quotes = []
     for folder in ("docs", "experiments", "solutions"):
         for path in sorted((ROOT / folder).rglob("*.md")):
             if path.parent == LAB or "rules" in path.parts or path.name.startswith("notes."):
                 continue  # generated, or examples of the grammar
             for paragraph in path.read_text("utf-8").split("\n\n"):
                 name = str(path.relative_to(ROOT))
-                found += [(name, paragraph, row) for row in _LINK.findall(paragraph)]
-    return found
+                quotes += [(name, paragraph, row) for row in _LINK.findall(paragraph)]
+    return quotes
 
 
 def test_a_paragraph_that_quotes_a_number_names_whose_it_is() -> None:
-    rows = {page.row_of(name): one for name, one in REFERENCE.items()}
-    found = quoting()
-    assert len(found) > 60
-    for where, paragraph, row in found:
+    rows = {page.row_of(name): metric for name, metric in REFERENCE.items()}
+    quotes = find_quotes()
+    assert len(quotes) > 60
+    for where, paragraph, row in quotes:
         prose = _LINK.sub("", paragraph)
         code = attribute(rows[row]).code
         for part in code.split(" / ") if code else []:
@@ -104,13 +104,13 @@ def test_a_paragraph_that_quotes_a_number_names_whose_it_is() -> None:
 
 def test_the_note_on_pytorchs_fsdp_quotes_pytorchs_fsdp() -> None:
     note = "35-reading-notes/fsdp-prefetch"
-    rows = [row for where, _, row in quoting() if note in where]
+    rows = [row for where, _, row in find_quotes() if note in where]
     assert len(rows) >= 2
     assert all("torch-fsdp1" in row and "shardlab" not in row for row in rows)
 
 
 def test_quotes_are_still_found_by_what_rewrites_them() -> None:
-    assert all(quotes._QUOTE.search(paragraph) for _, paragraph, _ in quoting())
+    assert all(quotes._QUOTE.search(paragraph) for _, paragraph, _ in find_quotes())
 
 
 def test_what_several_launches_measured_stays_on_its_device() -> None:

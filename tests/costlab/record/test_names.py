@@ -1,4 +1,4 @@
-"""Ids are made of fields and read back into them, by one grammar that holds every one committed."""
+"""Ids are made of fields and parsed back into them, by one grammar for all committed ids."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ COMMITTED = list(load(LAB / REFERENCE).metrics())
 
 def test_every_committed_id_is_made_of_the_fields_that_it_is_read_into() -> None:
     assert len(COMMITTED) > 1000
-    assert [parse(one).id for one in COMMITTED] == COMMITTED
+    assert [parse(metric_id).id for metric_id in COMMITTED] == COMMITTED
 
 
 def test_every_committed_id_has_one_form() -> None:
-    for one in COMMITTED:
-        name = parse(one)
-        assert [form.written(name) for form in FORMS if form.holds(name)] == [one]
+    for metric_id in COMMITTED:
+        name = parse(metric_id)
+        assert [form.written(name) for form in FORMS if form.holds(name)] == [metric_id]
 
 
 @pytest.mark.parametrize(
-    ("name", "made"),
+    ("name", "metric_id"),
     [
         (Name("tp", "speedup", hidden=128, code="shardlab", link="gloo"),
          "tp.h128.speedup.shardlab.gloo"),
@@ -40,9 +40,9 @@ def test_every_committed_id_has_one_form() -> None:
          "collective.gloo.all_reduce.n2.1024.blocking"),
     ],
 )  # fmt: skip
-def test_a_name_and_its_id_say_the_same(name: Name, made: str) -> None:
-    assert name.id == made
-    assert parse(made) == name
+def test_a_name_and_its_id_say_the_same(name: Name, metric_id: str) -> None:
+    assert name.id == metric_id
+    assert parse(metric_id) == name
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,9 @@ def test_a_name_fits_where_each_field_is_one_of_those_wanted() -> None:
 
 
 def test_every_field_stands_in_a_form() -> None:
-    written = {field for one in COMMITTED for field in FIELDS if getattr(parse(one), field)}
+    written = {
+        field for metric_id in COMMITTED for field in FIELDS if getattr(parse(metric_id), field)
+    }
     assert written | {"dtype"} == set(FIELDS)  # a GPU's products have a dtype
 
 

@@ -1,4 +1,4 @@
-"""A busy machine is noticed: spoiled rounds are dropped, counted and said."""
+"""A busy machine is noticed: disturbed rounds are dropped, counted and reported."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PLAN = Rounds(seconds=0, least=4, most=4, warmup=0)
 
 
 class Accounts:
-    """A machine of two cores whose accounts are given: each round a second, by shares of others."""
+    """A simulated machine of two cores: each round takes a second, with given foreign shares."""
 
-    def __init__(self, others: list[float]) -> None:
-        self._others = iter(others)
+    def __init__(self, foreign_seconds: list[float]) -> None:
+        self._others = iter(foreign_seconds)
         self._at, self._worked, self._begun = 0.0, 0.0, False
 
     def reading(self) -> Reading:
@@ -37,11 +37,11 @@ class Accounts:
         return Reading(self._at, self._worked, 0.7 * self._at, math.nan)
 
 
-def watched(world: World, others: list[float]) -> tuple[list[float], list[Any]]:
+def measure_watched(world: World, foreign_seconds: list[float]) -> tuple[list[float], list[Any]]:
     """Measure a step whose seconds are the numbers of its rounds."""
     seconds = iter(float(number) for number in range(1, 100))
     with (
-        patch.object(noise, "reading", Accounts(others).reading),
+        patch.object(noise, "reading", Accounts(foreign_seconds).reading),
         patch.object(noise.os, "sched_getaffinity", lambda _: {0, 1}),
         patch.object(rounds, "seconds", lambda *_: next(seconds)),
     ):
@@ -55,7 +55,7 @@ def watched(world: World, others: list[float]) -> tuple[list[float], list[Any]]:
 
 
 def test_a_spoiled_round_is_dropped_and_measured_again(pool: Any) -> None:
-    for times, lines in pool(2).run(watched, [0.02, 0.6, 0.0, 0.2, 0.05, 0.1]):
+    for times, lines in pool(2).run(measure_watched, [0.02, 0.6, 0.0, 0.2, 0.05, 0.1]):
         assert times == [1, 3, 5, 6]
         assert lines[-2] == "round 4 of 4, 2 disturbed"
         assert lines[-1] == Load(
@@ -68,7 +68,7 @@ def test_a_spoiled_round_is_dropped_and_measured_again(pool: Any) -> None:
 
 
 def test_where_too_few_are_clean_all_count_and_the_run_says_not_to_quote_them(pool: Any) -> None:
-    for times, lines in pool(2).run(watched, [0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9]):
+    for times, lines in pool(2).run(measure_watched, [0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9]):
         assert times == [1, 2, 3, 4, 5, 6, 7, 8]  # as many again as were wanted, no more
         assert lines[-1].spoiled == 7
         assert describe(lines[-1]).en.startswith(
@@ -77,48 +77,48 @@ def test_where_too_few_are_clean_all_count_and_the_run_says_not_to_quote_them(po
 
 
 def test_nothing_is_dropped_where_nothing_else_runs(pool: Any) -> None:
-    for times, lines in pool(2).run(watched, [0.0, 0.04, -0.03, 0.06]):
+    for times, lines in pool(2).run(measure_watched, [0.0, 0.04, -0.03, 0.06]):
         assert times == [1, 2, 3, 4]
         assert describe(lines[-1]).en.startswith("4 rounds, none dropped: something else used 1.")
 
 
 def test_a_system_that_does_not_say_is_measured_and_said_so(pool: Any) -> None:
-    for times, lines in pool(2).run(watched, [math.nan] * 4):
+    for times, lines in pool(2).run(measure_watched, [math.nan] * 4):
         assert times == [1, 2, 3, 4]
         assert describe(lines[-1]).en.startswith("4 of 4 rounds unwatched: this system doesn't say")
 
 
-def stolen(world: World, spinner: str) -> list[Load]:
-    """Load while this rank rests and another program spins, or doesn't."""
-    found = []
+def measure_foreign_load(world: World, spinner: str) -> list[Load]:
+    """Return the load while this rank rests, without and with another busy program."""
+    loads = []
     for program in ("pass", spinner):
         watching = NoiseMonitor(world)
-        with subprocess.Popen([sys.executable, "-c", program]) as other:
+        with subprocess.Popen([sys.executable, "-c", program]) as foreign_program:
             if program == "pass":
-                other.wait()
+                foreign_program.wait()
             with watching.round():
                 time.sleep(0.5)
-            other.kill()
-        found.append(watching.load(1))
-    return found
+            foreign_program.kill()
+        loads.append(watching.load(1))
+    return loads
 
 
 def test_another_program_is_seen_in_the_systems_own_accounts(pool: Any) -> None:
     """Whatever else runs beside the tests: a program that spins adds what it spins."""
-    (ours, _) = pool(2).run(stolen, "while True: pass")
+    (ours, _) = pool(2).run(measure_foreign_load, "while True: pass")
     assert not ours[1].unwatched
     assert ours[1].spoiled == 1
     assert ours[1].foreign > 0.15
 
 
 def test_our_own_work_is_not_somebody_elses(pool: Any) -> None:
-    for worked, own in pool(2).run(busy):
-        assert worked >= own - noise.RESOLUTION
-        assert own > 0.2
+    for worked, own_seconds in pool(2).run(work):
+        assert worked >= own_seconds - noise.RESOLUTION
+        assert own_seconds > 0.2
 
 
-def busy(world: World) -> tuple[float, float]:
-    """What the cores worked, and what this process did, in a time in which it worked."""
+def work(world: World) -> tuple[float, float]:
+    """Return the seconds that the cores worked, and that this process worked, while it is busy."""
     before = noise.reading()
     while time.process_time() < before.own_process + 0.25:
         pass
@@ -175,7 +175,7 @@ def test_what_is_said_says_it_in_both_languages() -> None:
 
 
 def test_loads_add_up_and_the_worst_stays_the_worst() -> None:
-    one = Load(rounds=3, dropped=1, core_seconds=6.0, foreign=1.0, worst_share=0.5)
-    assert one + Load(rounds=2, core_seconds=4.0, foreign=0.1) == Load(
+    first = Load(rounds=3, dropped=1, core_seconds=6.0, foreign=1.0, worst_share=0.5)
+    assert first + Load(rounds=2, core_seconds=4.0, foreign=0.1) == Load(
         rounds=5, dropped=1, core_seconds=10.0, foreign=1.1, worst_share=0.5
     )

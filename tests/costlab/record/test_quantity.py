@@ -1,4 +1,4 @@
-"""Values as they are written: a few digits, a unit, the same in every language."""
+"""Values are formatted with a few digits and a unit, the same in every language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A results file is whole or it is not there, and what is no result is refused in one line."""
+"""A results file is complete or absent, and a file that is no result is refused in one line."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from costlab.record.result import SCHEMA, Metric, Result, ResultError, Section, load, save
 
 
-def a_result() -> Result:
+def make_result() -> Result:
     metric = Metric(
         id="tp.h128.step.shardlab.one", value=0.01, unit="s", low=0.009, high=0.012, samples=7
     )
@@ -21,15 +21,15 @@ def a_result() -> Result:
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
-    save(a_result(), tmp_path / "deep" / "one.json")
-    assert load(tmp_path / "deep" / "one.json") == a_result()
+    save(make_result(), tmp_path / "deep" / "one.json")
+    assert load(tmp_path / "deep" / "one.json") == make_result()
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["one.json"]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 40, -30, -2])
 def test_a_file_cut_short_is_refused_in_one_line(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "one.json"
-    save(a_result(), path)
+    save(make_result(), path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ResultError) as fault:
         load(path)
@@ -49,13 +49,13 @@ def test_another_files_schema_is_refused(
     tmp_path: Path, change: dict[str, object], words: str
 ) -> None:
     path = tmp_path / "one.json"
-    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(a_result()) | change))
+    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(make_result()) | change))
     with pytest.raises(ResultError, match=words):
         load(path)
 
 
 def test_a_metric_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    result = a_result()
+    result = make_result()
     result.sections["again"] = result.sections["tp"]
     save(result, tmp_path / "one.json")
     with pytest.raises(ResultError, match="twice"):
@@ -66,7 +66,7 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "one.json"
-    save(a_result(), path)
+    save(make_result(), path)
 
     def full(_: int) -> None:
         raise OSError(28, os.strerror(28))
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(
     with pytest.raises(ResultError, match="No space left on device") as fault:
         save(Result(), path)
     assert "\n" not in str(fault.value)
-    assert load(path) == a_result()
+    assert load(path) == make_result()
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -100,7 +100,7 @@ def test_a_file_whose_value_lies_outside_its_spread_is_refused(tmp_path: Path) -
 def test_who_may_read_a_result_the_umask_says(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
-        save(a_result(), tmp_path / "one.json")
+        save(make_result(), tmp_path / "one.json")
     finally:
         os.umask(before)
     assert (tmp_path / "one.json").stat().st_mode & 0o777 == mode

@@ -1,4 +1,4 @@
-"""The statistic: medians with intervals that hold them, and what several launches make."""
+"""Statistics: medians with intervals that contain the truth, and medians over launches."""
 
 import random
 import statistics
@@ -48,11 +48,11 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says(
     count: int, statistic: Callable[[Sequence[float]], Estimate], true: float
 ) -> None:
     """Of a distribution with a long tail, as timings have."""
-    draw, held, tries = random.Random(count), 0, 2000 if count < 100 else 300
+    draw, covered, tries = random.Random(count), 0, 2000 if count < 100 else 300
     for _ in range(tries):
-        found = statistic([draw.expovariate(1.0) ** 3 for _ in range(count)])
-        held += found.low <= true**3 <= found.high
-    assert held / tries > 0.93
+        interval = statistic([draw.expovariate(1.0) ** 3 for _ in range(count)])
+        covered += interval.low <= true**3 <= interval.high
+    assert covered / tries > 0.93
 
 
 def test_of_calls_it_is_the_20th_percentile_where_there_are_enough_to_hold_it() -> None:
@@ -73,31 +73,38 @@ def test_what_the_scheduler_does_to_most_calls_moves_their_value_little() -> Non
 @example([1.0, 2.0], [0.1, 0.3])
 @example([1e-9], [3e3])
 def test_every_metric_made_of_drawn_rounds_lies_within_its_spread(
-    one: list[float], other: list[float]
+    numerators: list[float], denominators: list[float]
 ) -> None:
-    rounds = min(len(one), len(other))
-    one, other = one[:rounds], other[:rounds]
-    made = [
-        timed(NAME, one), ratio(NAME, one, other), ratio(NAME, other, one),
-        by_rounds(NAME, [1 - b / a for a, b in zip(one, other, strict=True)], "ratio"),
-    ]  # fmt: skip
-    made.append(over_launches([timed(NAME, [value]) for value in one]))
-    calls = p20_ci(one)
+    rounds = min(len(numerators), len(denominators))
+    numerators, denominators = numerators[:rounds], denominators[:rounds]
+    metrics = [
+        timed(NAME, numerators),
+        ratio(NAME, numerators, denominators),
+        ratio(NAME, denominators, numerators),
+        by_rounds(
+            NAME, [1 - b / a for a, b in zip(numerators, denominators, strict=True)], "ratio"
+        ),
+    ]
+    metrics.append(over_launches([timed(NAME, [value]) for value in numerators]))
+    calls = p20_ci(numerators)
     assert calls.low <= calls.value <= calls.high
-    for metric in made:
+    for metric in metrics:
         assert metric.low is not None and metric.high is not None
         assert metric.low <= metric.value <= metric.high
-        assert min(one + other) > 0 and metric.samples == rounds
-    assert made[1].value == pytest.approx(1 / made[2].value)
+        assert min(numerators + denominators) > 0 and metric.samples == rounds
+    assert metrics[1].value == pytest.approx(1 / metrics[2].value)
 
 
 def test_a_ratio_is_of_paired_rounds_and_not_of_two_medians() -> None:
-    one, other = [1.0, 20.0, 3.0], [2.0, 40.0, 1.0]  # medians 3 and 2, yet half as long twice
-    found = ratio(NAME, one, other)
-    assert [found.low, found.value, found.high] == pytest.approx([0.5, 0.5, 3.0])
+    numerators, denominators = (
+        [1.0, 20.0, 3.0],
+        [2.0, 40.0, 1.0],
+    )  # medians 3 and 2, yet half as long twice
+    metric = ratio(NAME, numerators, denominators)
+    assert [metric.low, metric.value, metric.high] == pytest.approx([0.5, 0.5, 3.0])
 
 
-def launched(*values: float) -> list[Metric]:
+def make_launches(*values: float) -> list[Metric]:
     return [
         Metric(
             id="a.b", value=v, unit="s", low=v * 0.9, high=v * 2, samples=10, detail={"p95": v},
@@ -108,14 +115,14 @@ def launched(*values: float) -> list[Metric]:
 
 
 def test_several_launches_become_the_median_of_launches_by_the_same_rule() -> None:
-    made = over_launches(launched(3.0, 1.0, 2.0))
-    assert (made.value, made.low, made.high, made.samples) == (2.0, 1.0, 3.0, 30)
-    assert made.detail == {"p95": 2.0, "launches": 3}
-    assert made.series == [[3.0], [1.0], [2.0]]
-    nine = over_launches(launched(*map(float, range(1, 10))))
+    metric = over_launches(make_launches(3.0, 1.0, 2.0))
+    assert (metric.value, metric.low, metric.high, metric.samples) == (2.0, 1.0, 3.0, 30)
+    assert metric.detail == {"p95": 2.0, "launches": 3}
+    assert metric.series == [[3.0], [1.0], [2.0]]
+    nine = over_launches(make_launches(*map(float, range(1, 10))))
     assert (nine.value, nine.low, nine.high) == (5.0, 2.0, 8.0)
 
 
 def test_one_launch_stays_as_it_is() -> None:
-    (one,) = launched(3.0)
-    assert over_launches([one]) == one
+    (launch,) = make_launches(3.0)
+    assert over_launches([launch]) == launch

@@ -1,4 +1,4 @@
-"""What the bench says stands in one file, in both languages, with the same blanks to fill in."""
+"""The bench's words are in one file, in both languages, with the same placeholders."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from tests.costlab.tiny_run import ROOT
 
 CODE = ROOT / "tools" / "costlab"
 TEXTS = {
-    f"{page}.{name}": said
+    f"{page}.{name}": translations
     for page, names in tomllib.loads((CODE / "words.toml").read_text("utf-8")).items()
-    for name, said in names.items()
+    for name, translations in names.items()
 }
 
 
 def test_whatever_is_said_is_said_in_both_languages() -> None:
     assert len(TEXTS) > 100
-    for name, said in TEXTS.items():
-        assert words(name) == Words(**said)
-        assert all(text.strip() for text in said.values()), name
+    for name, translations in TEXTS.items():
+        assert words(name) == Words(**translations)
+        assert all(text.strip() for text in translations.values()), name
 
 
 def test_a_translation_has_the_blanks_of_its_original() -> None:
-    for name, said in TEXTS.items():
-        english, spanish = (sorted(re.findall(r"\{\w*\}", said[one])) for one in ("en", "es"))
+    for name, translations in TEXTS.items():
+        english, spanish = (
+            sorted(re.findall(r"\{\w*\}", translations[language])) for language in ("en", "es")
+        )
         assert english == spanish, name
 
 

@@ -1,4 +1,4 @@
-"""A section that measures one thing and then does what FAULT says: for the tests of faults."""
+"""A section that measures one metric and then fails as FAULT says, for the tests of faults."""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""Whatever breaks a run off: one clear line, what was measured is kept, the status isn't 0."""
+"""An interrupted run prints one clear line, keeps its metrics, and exits with another status than
+0.
+"""
 
 import os
 import re
@@ -59,7 +61,7 @@ run.save = save
 """
 
 
-def bench(
+def run_bench(
     folder: Path, *words: str, more: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
@@ -71,11 +73,11 @@ def bench(
     )  # fmt: skip
 
 
-def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
 
 
-def kept(path: Path) -> Result:
+def load_partial(path: Path) -> Result:
     result = load(path)
     section = result.sections["counts"]
     assert section.status == "partial"
@@ -96,12 +98,12 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
     tmp_path: Path, fault: str, words: str, status: int
 ) -> None:
     timeout = "4" if fault == "hangs" else "60"  # who waits in vain says so
-    done = bench(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
+    done = run_bench(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
     assert done.returncode == status
-    (line,) = errors(done)
+    (line,) = error_lines(done)
     assert words in line
     assert "Traceback" not in done.stderr
-    note = kept(tmp_path / "one.json").sections["counts"].note
+    note = load_partial(tmp_path / "one.json").sections["counts"].note
     assert note
     assert note in line or words in note
 
@@ -118,9 +120,9 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
 def test_a_request_to_end_waits_until_what_was_measured_is_written(
     tmp_path: Path, request_: str, fault: str
 ) -> None:
-    done = bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
+    done = run_bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
     assert done.returncode == 130, done.stderr
-    (line,) = errors(done)
+    (line,) = error_lines(done)
     assert "what was measured is in" in line
     assert "Traceback" not in done.stderr
     section = load(tmp_path / "one.json").sections["counts"]
@@ -130,32 +132,34 @@ def test_a_request_to_end_waits_until_what_was_measured_is_written(
 
 def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    bench(tmp_path, "counts", "--seed", "7", FAULT="killed")
-    first = kept(out)
+    run_bench(tmp_path, "counts", "--seed", "7", FAULT="killed")
+    first = load_partial(out)
     first.sections["pipeline"] = Section(status="complete", seconds=3.0)
     save(first, out)
-    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
-    assert (done.returncode, errors(done)) == (0, [])
+    done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    assert (done.returncode, error_lines(done)) == (0, [])
     second = load(out)
     assert [m.id for m in second.sections["counts"].metrics] == ["count.before", "count.after"]
     assert second.sections["pipeline"] == first.sections["pipeline"]  # what was there stays
     assert second.settings == first.settings
     assert second.provenance.pop("resumed").startswith("20")
     assert second.provenance == first.provenance
-    again = bench(tmp_path, "counts", "--resume", str(out), FAULT="killed")  # nothing is lacking
+    again = run_bench(
+        tmp_path, "counts", "--resume", str(out), FAULT="killed"
+    )  # nothing is lacking
     assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
 
 
 @pytest.mark.ci
 def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    bench(tmp_path, "counts", FAULT="killed")
-    kept(out)
+    run_bench(tmp_path, "counts", FAULT="killed")
+    load_partial(out)
     for again in ("killed at once", "killed"):
-        done = bench(tmp_path, "counts", "--resume", str(out), FAULT=again)
-        assert (done.returncode, len(errors(done))) == (1, 1)
-        kept(out)
-    bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+        done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT=again)
+        assert (done.returncode, len(error_lines(done))) == (1, 1)
+        load_partial(out)
+    run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
     assert load(out).sections["counts"].status == "complete"
 
 
@@ -163,42 +167,42 @@ def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)
     before = out.read_bytes()
-    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
-    (line,) = errors(done)
+    done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    (line,) = error_lines(done)
     assert done.returncode == 2
     assert "that run was on another machine: processor abacus, here " in line
     assert out.read_bytes() == before
 
 
 def test_a_full_disk_sends_the_result_elsewhere_and_says_where(tmp_path: Path) -> None:
-    done = bench(tmp_path, "counts", more=FULL, FAULT="killed")
+    done = run_bench(tmp_path, "counts", more=FULL, FAULT="killed")
     assert done.returncode == 1
-    (line,) = errors(done)
+    (line,) = error_lines(done)
     assert "No space left on device" in line
     where = re.search(r"what was measured is in (\S+)", line)
     assert where
-    kept(Path(where[1]))
+    load_partial(Path(where[1]))
     assert not load(tmp_path / "one.json").sections
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     """As rank 0 of a launch by torchrun, Slurm or by hand, whose port somebody has."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = str(other.getsockname()[1])
-        done = bench(
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
+        done = run_bench(
             tmp_path, "counts", FAULT="none",
             RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
         )  # fmt: skip
     assert done.returncode == 1
-    (line,) = errors(done)
+    (line,) = error_lines(done)
     assert "can't meet" in line
     assert port in line
     assert "Traceback" not in done.stderr
 
 
-def torchrun(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_torchrun(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(BENCH.format(more=""))
     return subprocess.run(
@@ -212,7 +216,7 @@ def torchrun(folder: Path, *words: str, **environment: str) -> subprocess.Comple
 @pytest.mark.ci
 def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    done = torchrun(tmp_path, "counts", "--out", str(out), FAULT="none")
+    done = run_torchrun(tmp_path, "counts", "--out", str(out), FAULT="none")
     assert done.returncode == 0, done.stderr
     section = load(out).sections["counts"]
     assert [metric.id for metric in section.metrics] == ["count.before", "count.after"]
@@ -223,17 +227,17 @@ def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path
 @pytest.mark.ci
 def test_under_torchrun_a_killed_rank_leaves_what_was_measured(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    done = torchrun(tmp_path, "counts", "--timeout", "20", "--out", str(out), FAULT="killed")
+    done = run_torchrun(tmp_path, "counts", "--timeout", "20", "--out", str(out), FAULT="killed")
     assert done.returncode != 0
-    assert len(errors(done)) == 1
-    kept(out)
+    assert len(error_lines(done)) == 1
+    load_partial(out)
 
 
 def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(tmp_path: Path) -> None:
-    done = bench(
+    done = run_bench(
         tmp_path, "counts", FAULT="none",
         RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0",
     )  # fmt: skip
     assert done.returncode == 2
-    (line,) = errors(done)
+    (line,) = error_lines(done)
     assert "wants 2 ranks on cpu; torchrun launched 1 on cpu" in line

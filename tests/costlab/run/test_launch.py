@@ -1,4 +1,4 @@
-"""A launch hands over what was measured, and says in one line which rank broke it off, and how."""
+"""A launch returns the measured metrics, and says in one line which rank failed, and how."""
 
 import os
 import signal
@@ -20,36 +20,36 @@ from shardlab.comm.host import state_of
 from tests.limits import LIMIT
 
 
-def count(name: str, value: float) -> Metric:
+def make_count(name: str, value: float) -> Metric:
     return Metric(id=name, value=value, unit="count", how="counted")
 
 
-def adds(world: World, settings: Settings) -> Iterator[Metric | str]:
+def add_ranks(world: World, settings: Settings) -> Iterator[Metric | str]:
     yield f"{world.size} ranks"
     total = world.whole.all_reduce(torch.tensor([float(world.rank + settings.seed)]))
-    yield count("sum", total.item())
-    yield count("threads", torch.get_num_threads())
+    yield make_count("sum", total.item())
+    yield make_count("threads", torch.get_num_threads())
     print("said by a library, to nobody")
 
 
 def test_metrics_of_rank_0_and_its_progress_arrive(capfd: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
-    made = list(launch.run(adds, Settings(seed=10), ranks=3, on_progress=lines.append))
-    assert [(m.id, m.value) for m in made] == [("sum", 33.0), ("threads", 1.0)]
+    metrics = list(launch.run(add_ranks, Settings(seed=10), ranks=3, on_progress=lines.append))
+    assert [(m.id, m.value) for m in metrics] == [("sum", 33.0), ("threads", 1.0)]
     assert lines == ["3 ranks"]
     assert capfd.readouterr() == ("", "")
 
 
-def breaks(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Yield one metric, then let rank 1 do what the profile says."""
-    yield count("before", 1)
+def break_rank(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Yield one metric; then rank 1 fails as the profile says."""
+    yield make_count("before", 1)
     world.whole.barrier()
     yield "half-way"
     world.whole.barrier()  # rank 0 has said so
     if world.rank == 1:
         FAULTS[settings.profile]()
     world.whole.barrier()
-    yield count("after", 1)
+    yield make_count("after", 1)
 
 
 def raise_an_error() -> None:
@@ -66,8 +66,8 @@ FAULTS = {
 }
 
 
-def broken(profile: str, *, timeout: float = LIMIT) -> tuple[list[str], str]:
-    metrics = launch.run(breaks, Settings(profile=profile), ranks=2, timeout=timeout)
+def run_broken(profile: str, *, timeout: float = LIMIT) -> tuple[list[str], str]:
+    metrics = launch.run(break_rank, Settings(profile=profile), ranks=2, timeout=timeout)
     seen: list[str] = []
     with pytest.raises(LaunchError) as fault:
         seen.extend(metric.id for metric in metrics)
@@ -84,7 +84,7 @@ def broken(profile: str, *, timeout: float = LIMIT) -> tuple[list[str], str]:
     ],
 )
 def test_a_rank_that_ends_is_named_with_the_cause(profile: str, words: str) -> None:
-    seen, line = broken(profile)
+    seen, line = run_broken(profile)
     assert seen == ["before"]
     assert line.startswith(words)
     assert line.endswith("(last: half-way)")
@@ -99,15 +99,15 @@ def test_a_rank_that_ends_is_named_with_the_cause(profile: str, words: str) -> N
     ],
 )
 def test_a_rank_that_does_not_end_is_named_by_those_that_wait(profile: str, words: str) -> None:
-    seen, line = broken(profile, timeout=4.0)
+    seen, line = run_broken(profile, timeout=4.0)
     assert seen == ["before"]
     assert words in line
     assert "\n" not in line
 
 
 def hangs_in_torchs_own(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """As an author's section that calls torch.distributed: its errors name no rank."""
-    yield count("before", 1)
+    """Call torch.distributed as an author's section might; its errors name no rank."""
+    yield make_count("before", 1)
     if world.rank == 1:
         threading.Event().wait()
     dist.all_reduce(torch.zeros(1))
@@ -120,7 +120,7 @@ def test_who_waits_in_vain_in_torchs_own_calls_names_the_rank_too() -> None:
 
 
 def all_hang(world: World, settings: Settings) -> Iterator[Metric | str]:
-    yield count("before", 1)
+    yield make_count("before", 1)
     threading.Event().wait()
 
 
@@ -134,7 +134,7 @@ def test_silence_of_all_ranks_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def says_where(world: World, settings: Settings) -> Iterator[Metric | str]:
-    yield count("pid", os.getpid())
+    yield make_count("pid", os.getpid())
     threading.Event().wait()
 
 
@@ -146,9 +146,9 @@ def test_a_reader_that_stops_early_leaves_no_process() -> None:
 
 
 def goes_on(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Say that it goes on, measure one thing more, and leave word of it in a file."""
+    """Report progress, measure one more metric, and write a file about it."""
     yield "on"
-    yield count("unread", 1)
+    yield make_count("unread", 1)
     if world.rank == 0:
         Path(settings.profile).touch()
     threading.Event().wait()
@@ -162,13 +162,13 @@ def test_what_was_measured_but_not_yet_read_outlives_an_interrupt(tmp_path: Path
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    made = launch.run(goes_on, Settings(profile=str(word)), ranks=1, on_progress=interrupted)
-    assert next(made).id == "unread"
+    metrics = launch.run(goes_on, Settings(profile=str(word)), ranks=1, on_progress=interrupted)
+    assert next(metrics).id == "unread"
     with pytest.raises(KeyboardInterrupt):
-        next(made)
+        next(metrics)
 
 
 def test_more_ranks_than_gpus_is_said_in_numbers() -> None:
-    there = torch.cuda.device_count()
-    with pytest.raises(LaunchError, match=f"{there + 1} ranks want a GPU each; there are {there}"):
-        list(launch.run(adds, Settings(device="cuda"), ranks=there + 1))
+    gpus = torch.cuda.device_count()
+    with pytest.raises(LaunchError, match=f"{gpus + 1} ranks want a GPU each; there are {gpus}"):
+        list(launch.run(add_ranks, Settings(device="cuda"), ranks=gpus + 1))

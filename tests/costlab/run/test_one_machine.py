@@ -1,4 +1,4 @@
-"""A machine with one GPU: what needs two ranks stands on the CPU, and every number says so."""
+"""On a machine with one GPU, measurements of two ranks run on the CPU, and every number says so."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ CPU, GPU = "a processor, 8 cores", "1 × a GPU"
 
 
 @pytest.fixture
-def one(monkeypatch: pytest.MonkeyPatch) -> None:
+def single_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "gpus", lambda: 1)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
 
 
-def run() -> Run:
+def make_run() -> Run:
     return Run(SETTINGS, None, Plain(io.StringIO()), PROVENANCE)
 
 
-@pytest.mark.usefixtures("one")
+@pytest.mark.usefixtures("single_gpu")
 def test_what_needs_two_ranks_is_measured_on_the_cpu_and_one_gpu_on_the_gpu() -> None:
-    worlds = run()._worlds
+    worlds = make_run()._worlds
     assert worlds("fsdp", fully_sharded.PLAN) == worlds("tp", tensor_parallel.PLAN) == [("cpu", 2)]
     assert worlds("pipeline", pipeline.PLAN) == [("cpu", 2), ("cpu", 4)]
     assert worlds("one-gpu", one_gpu.PLAN) == [("cuda", 1)]
 
 
-@pytest.mark.usefixtures("one")
+@pytest.mark.usefixtures("single_gpu")
 def test_one_line_says_what_stands_on_the_cpu_and_why() -> None:
     line = measuring.alone(["tp", "fsdp", "one-gpu", "counts", "fit"], SETTINGS)
     assert "\n" not in line and "1 GPU:" in line
@@ -69,10 +69,13 @@ def test_a_run_signs_each_number_with_the_device_that_it_measured_on(
     def metrics(_: Any, settings: Settings, *__: Any) -> Iterator[Metric]:
         yield Metric(id=f"a.{settings.device}", value=1, unit="s")
 
-    made, section = run(), Section()
-    monkeypatch.setattr(made, "_metrics", metrics)
-    made._launches(section, Plan(), [("cuda", 1), ("cpu", 2)])
-    assert {one.id: one.device for one in section.metrics} == {"a.cuda": "cuda", "a.cpu": "cpu"}
+    measured_run, section = make_run(), Section()
+    monkeypatch.setattr(measured_run, "_metrics", metrics)
+    measured_run._launches(section, Plan(), [("cuda", 1), ("cpu", 2)])
+    assert {metric.id: metric.device for metric in section.metrics} == {
+        "a.cuda": "cuda",
+        "a.cpu": "cpu",
+    }
 
 
 def test_fsdp_never_shards_over_one_rank() -> None:
@@ -94,16 +97,16 @@ def test_a_verdict_on_times_of_the_cpu_is_not_signed_by_the_gpu(device: str, nam
     claim = Claim(
         number=1, id="one", words=SAID, where=SAID, case=(Case((Comparison(">", "a", 0.5),)),)
     )
-    found = Metric(id="a", value=1, unit="s", device=device)
-    (verdict,) = judge([claim], {"a": found}, PROVENANCE)
+    metric = Metric(id="a", value=1, unit="s", device=device)
+    (verdict,) = judge([claim], {"a": metric}, PROVENANCE)
     assert verdict.evidence.endswith(f"on {name}")
 
 
 def test_a_cpus_time_is_not_compared_with_a_gpus() -> None:
     def result(device: str) -> Result:
-        one = Metric(id="tp.h64.step.shardlab.one", value=1, unit="s", device=device)
+        single_process = Metric(id="tp.h64.step.shardlab.one", value=1, unit="s", device=device)
         same = Metric(id="tp.h64.step.shardlab.gloo", value=1, unit="s")
-        return Result(sections={"tp": Section(metrics=[one, same])})
+        return Result(sections={"tp": Section(metrics=[single_process, same])})
 
     assert compare(result("cpu"), result("cuda")).missing == {"tp": 1}
     assert compare(result("cpu"), result("cpu")).missing == {}

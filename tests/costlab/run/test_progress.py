@@ -1,4 +1,4 @@
-"""What a run shows: on a terminal a board, whose last state stays; elsewhere lines."""
+"""A run shows a board on a terminal, whose last state stays; elsewhere it prints lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run keeps what it measured: samples beside the result, an older half until it is equalled."""
+"""A run keeps its metrics, with samples, and an older partial result until it is replaced."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a section of two launches, whose items are given; what it wrote, with its samples."""
+    """Runs a section of two launches with given items; returns the result and its samples."""
     out = tmp_path / "one.json"
 
     def run(*launches: Callable[[], Iterator[Item]], before: Result | None = None) -> Result:
-        left = iter(launches)
+        remaining = iter(launches)
         module = Plan(lambda *_: iter(()), launches=lambda _: 2)
         monkeypatch.setattr(plan, "load", lambda _: module)
-        monkeypatch.setattr(launch, "run", lambda *_, **__: next(left)())
+        monkeypatch.setattr(launch, "run", lambda *_, **__: next(remaining)())
         run = Run(Settings(), out, Plain(io.StringIO()), {}, before=before)
         try:
             run.measure(["tp"])
@@ -52,11 +52,11 @@ def step(name: str, *seconds: float) -> Metric:
     return timed(Name("timeline", name), list(seconds))
 
 
-def whole(*items: Item) -> Callable[[], Iterator[Item]]:
+def complete_launch(*items: Item) -> Callable[[], Iterator[Item]]:
     return lambda: (item for item in items)
 
 
-def broken(*items: Item) -> Callable[[], Iterator[Item]]:
+def broken_launch(*items: Item) -> Callable[[], Iterator[Item]]:
     def measure() -> Iterator[Item]:
         yield from items
         raise KeyboardInterrupt
@@ -65,7 +65,7 @@ def broken(*items: Item) -> Callable[[], Iterator[Item]]:
 
 
 def test_what_was_timed_is_kept_launch_by_launch(tmp_path: Path, measured: Any) -> None:
-    result = measured(whole(step("a", 1, 2, 3)), whole(step("a", 4.123456, 5)))
+    result = measured(complete_launch(step("a", 1, 2, 3)), complete_launch(step("a", 4.123456, 5)))
     assert result.metrics()["timeline.a"].series == [[1, 2, 3], [4.1235, 5]]
     with gzip.open(tmp_path / "one.samples.json.gz") as file:  # as the module's docstring says
         assert json.load(file)["samples"] == {"timeline.a": [[1, 2, 3], [4.1235, 5]]}
@@ -83,17 +83,19 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
         ]
     )
 
-    def told(*_: object, on_progress: Callable[[Load], None], **__: object) -> Iterator[Metric]:
+    def measure_with_load(
+        *_: object, on_progress: Callable[[Load], None], **__: object
+    ) -> Iterator[Metric]:
         on_progress(next(loads))
         yield step("a", 1, 2)
 
     module = Plan(lambda *_: iter(()), launches=lambda _: 2)
     monkeypatch.setattr(plan, "load", lambda _: module)
-    monkeypatch.setattr(launch, "run", told)
+    monkeypatch.setattr(launch, "run", measure_with_load)
     run = Run(Settings(), tmp_path / "one.json", Plain(io.StringIO()), {})
     run.measure(["tp"])
-    kept = load(tmp_path / "one.json").sections["tp"].load
-    assert kept == Load(rounds=9, dropped=1, core_seconds=18, worst_share=0.3)
+    saved_load = load(tmp_path / "one.json").sections["tp"].load
+    assert saved_load == Load(rounds=9, dropped=1, core_seconds=18, worst_share=0.3)
     summary.show(run.result, whole=False)
     shown = capsys.readouterr().out
     assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("timeline.a")
@@ -101,30 +103,32 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
 
 def test_two_interruptions_lose_nothing(measured: Any) -> None:
     """What the first left stays until it is equalled, launch for launch, round for round."""
-    first = measured(whole(step("a", 1, 1), step("b", 2, 2)), broken(step("a", 3, 3, 3)))
+    first = measured(
+        complete_launch(step("a", 1, 1), step("b", 2, 2)), broken_launch(step("a", 3, 3, 3))
+    )
     assert first.sections["tp"].status == "partial"
-    second = measured(broken(step("b", 4)), before=first)
+    second = measured(broken_launch(step("b", 4)), before=first)
     assert second.metrics() == first.metrics()
-    third = measured(broken(step("b", 5, 5, 5)), before=second)
+    third = measured(broken_launch(step("b", 5, 5, 5)), before=second)
     assert third.metrics()["timeline.a"] == first.metrics()["timeline.a"]
     assert third.metrics()["timeline.b"].series == [[5, 5, 5]]
     assert third.sections["tp"].status == "partial"
 
 
 def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
-    first = measured(broken(step("a", 1, 1, 1), step("gone", 2)))
-    second = measured(whole(step("a", 7)), whole(step("a", 9)), before=first)
-    assert {name: one.value for name, one in second.metrics().items()} == {"timeline.a": 8}
+    first = measured(broken_launch(step("a", 1, 1, 1), step("gone", 2)))
+    second = measured(complete_launch(step("a", 7)), complete_launch(step("a", 9)), before=first)
+    assert {name: metric.value for name, metric in second.metrics().items()} == {"timeline.a": 8}
     assert second.sections["tp"].status == "complete"
 
 
 def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     derives = Plan(derive=lambda _: [Metric(id="fit.a", value=2, unit="s")])
     monkeypatch.setattr(plan, "load", lambda _: derives)
-    there = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
+    section = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
     run = Run(
         Settings(), tmp_path / "one.json", Plain(io.StringIO()), {},
-        before=Result(sections={"fit": there}),
+        before=Result(sections={"fit": section}),
     )  # fmt: skip
     run.measure(["fit"])
     assert [metric.value for metric in load(tmp_path / "one.json").sections["fit"].metrics] == [2]
@@ -151,10 +155,10 @@ def test_no_samples_are_no_fault_and_damaged_ones_are_one_line(tmp_path: Path) -
     save(result, path)
     assert samples.load(path) == {}
     samples.save(result, path)
-    beside = samples.samples_path(path)
-    assert beside.name == "one.samples.json.gz"
-    for damaged in (b"", b"no gzip", beside.read_bytes()[:-9], MIXED, gzip.compress(b"[]")):
-        beside.write_bytes(damaged)
+    samples_file = samples.samples_path(path)
+    assert samples_file.name == "one.samples.json.gz"
+    for damaged in (b"", b"no gzip", samples_file.read_bytes()[:-9], MIXED, gzip.compress(b"[]")):
+        samples_file.write_bytes(damaged)
         with pytest.raises(ResultError, match=r"one\.samples\.json\.gz holds no samples") as fault:
             samples.load(path)
         assert "\n" not in str(fault.value)
@@ -173,4 +177,4 @@ def test_a_full_disk_leaves_the_older_samples(
     with pytest.raises(ResultError, match="No space left on device"):
         samples.save(Result(sections={"tp": Section(metrics=[step("a", 2)])}), path)
     assert samples.load(path) == {"timeline.a": [[1.0]]}
-    assert [one.name for one in tmp_path.iterdir()] == ["one.samples.json.gz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["one.samples.json.gz"]

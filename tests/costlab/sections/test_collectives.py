@@ -1,4 +1,4 @@
-"""Collectives are measured as they say: every point, verified, as slow as the slowest rank."""
+"""Collectives: every point is measured and verified, and is as slow as the slowest rank."""
 
 import time
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ SIZES = (1 << 10, 12 << 10, 1 << 16)
 QUICK = Settings(sizes=SIZES)
 
 
-def quickly(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """The section, with no time to spend beyond the least."""
+def measure_quickly(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Run the section with as few calls as possible."""
     collectives.BUDGET["quick"] = 0.0  # in this rank's process alone
     yield from collectives.measure(world, settings)
 
 
 @pytest.fixture(scope="module")
 def metrics() -> dict[str, Metric]:
-    return {m.id: m for m in launch.run(quickly, QUICK, ranks=2)}
+    return {m.id: m for m in launch.run(measure_quickly, QUICK, ranks=2)}
 
 
 def test_every_operation_link_size_and_mode_is_there(metrics: dict[str, Metric]) -> None:
@@ -46,17 +46,17 @@ def test_every_operation_link_size_and_mode_is_there(metrics: dict[str, Metric])
 
 def test_speeds_are_size_over_time(metrics: dict[str, Metric]) -> None:
     for metric in metrics.values():
-        one = metric.name
-        factor = float(OPERATIONS[one.operation].bus_factor(2))
-        assert metric.detail["algbw"] == pytest.approx(one.size / metric.value)
-        assert metric.detail["busbw"] == pytest.approx(one.size / metric.value * factor)
+        name = metric.name
+        factor = float(OPERATIONS[name.operation].bus_factor(2))
+        assert metric.detail["algbw"] == pytest.approx(name.size / metric.value)
+        assert metric.detail["busbw"] == pytest.approx(name.size / metric.value * factor)
         assert metric.detail["verified"] is True
         assert metric.low is not None and metric.high is not None
         assert metric.low <= metric.value <= metric.high <= metric.detail["p95"]
 
 
-def lies(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """A link that loses a bit: one rank's result of one operation is wrong in one place."""
+def measure_wrong_results(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Run the section over a link that gives one rank a wrong result of one operation."""
     true = carrier.calls
 
     def calls(world: World, link: str) -> dict[str, object]:
@@ -68,18 +68,18 @@ def lies(world: World, settings: Settings) -> Iterator[Metric | str]:
         return {**true(world, link), "all_to_all": all_to_all}
 
     carrier.calls = calls  # type: ignore[assignment]
-    yield from quickly(world, settings)
+    yield from measure_quickly(world, settings)
 
 
 def test_a_wrong_result_ends_the_run_with_rank_operation_and_size() -> None:
     with pytest.raises(
         LaunchError, match=r"rank 1 raised .*all_to_all of 12288 bytes over gloo: 1 of"
     ):
-        list(launch.run(lies, QUICK, ranks=2))
+        list(launch.run(measure_wrong_results, QUICK, ranks=2))
 
 
-def one_rank_is_slow(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Rank 1's clock runs on by a second with each reading: its calls take a second longer."""
+def measure_with_slow_rank(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Run the section with a clock on rank 1 that adds a second to each call."""
     true = time.perf_counter
     readings = 0
 
@@ -89,7 +89,7 @@ def one_rank_is_slow(world: World, settings: Settings) -> Iterator[Metric | str]
         return true() + readings * (world.rank == 1)
 
     time.perf_counter = clock
-    yield from quickly(world, replace_sizes(settings))
+    yield from measure_quickly(world, replace_sizes(settings))
 
 
 def replace_sizes(settings: Settings) -> Settings:
@@ -97,20 +97,20 @@ def replace_sizes(settings: Settings) -> Settings:
 
 
 def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
-    made = {m.id: m for m in launch.run(one_rank_is_slow, QUICK, ranks=2)}
-    blocking = made[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
+    metrics = {m.id: m for m in launch.run(measure_with_slow_rank, QUICK, ranks=2)}
+    blocking = metrics[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
     assert 1.0 <= blocking.value < 1.5
     assert 0.5 < blocking.detail["skew"] < 1.5
 
 
-def flagged(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """As on a machine with one core."""
+def measure_flags(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Run the section as if the machine had one core."""
     collectives.cores = lambda: 1
-    yield from quickly(world, replace_sizes(settings))
+    yield from measure_quickly(world, replace_sizes(settings))
 
 
 def test_more_ranks_than_cores_are_flagged(metrics: dict[str, Metric]) -> None:
-    few = {m.id: m for m in launch.run(flagged, QUICK, ranks=2)}
+    few = {m.id: m for m in launch.run(measure_flags, QUICK, ranks=2)}
     assert all(m.detail["oversubscribed"] for m in few.values())
     if collectives.cores() >= 2:
         assert not any(m.detail["oversubscribed"] for m in metrics.values())
@@ -121,18 +121,18 @@ def test_enqueued_calls_are_timed_together_over_rotating_buffers(
 ) -> None:
     """The device's clock says 40 s for all twenty."""
     world: Any = SimpleNamespace(size=2, rank=0, device=torch.device("cpu"))
-    came: list[int] = []
-    call = {"all_reduce": lambda x, _: came.append(x.data_ptr())}
+    addresses: list[int] = []
+    call = {"all_reduce": lambda x, _: addresses.append(x.data_ptr())}
     monkeypatch.setattr(carrier, "calls", lambda *_: call)
     monkeypatch.setattr(carrier, "starts", lambda *_: call)
     monkeypatch.setattr(device_clock, "seconds", lambda _, queue: queue() or 40.0)
     operation = OPERATIONS["all_reduce"]
     buffers = point.Buffers(1024, world.device)
     points, _ = point.points_of(world, "nccl", operation, 1024, buffers)
-    (queued,) = (one for one in points if one.mode == "enqueued")
+    (queued,) = (point for point in points if point.mode == "enqueued")
     assert queued.step(0) == 2.0
-    assert len(came) == 20
-    assert len(set(came)) > 1
+    assert len(addresses) == 20
+    assert len(set(addresses)) > 1
 
 
 @pytest.mark.parametrize("profile", ["quick", "full"])
@@ -144,8 +144,8 @@ def test_small_calls_are_enqueued_on_a_gpu_and_nowhere_else(profile: Any) -> Non
             )
             for size in collectives.SIZES[profile]
         }
-        assert all(one[0] == "blocking" for one in modes.values())
-        return [size for size, one in modes.items() if "enqueued" in one]
+        assert all(modes_of_size[0] == "blocking" for modes_of_size in modes.values())
+        return [size for size, modes_of_size in modes.items() if "enqueued" in modes_of_size]
 
     assert queued("cpu") == []
     assert (min(queued("cuda")), max(queued("cuda"))) == (1 << 10, 1 << 20)

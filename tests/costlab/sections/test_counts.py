@@ -1,4 +1,4 @@
-"""What is counted equals what the algorithm says, whoever carries it."""
+"""Counts equal the algorithm's numbers, whichever implementation is counted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from costlab.sections.counts import count_ring
 from costlab.sections.counts.count_wire import COUNTER
 from shardlab.proofs import formulas
 from shardlab.proofs.formulas.context import saved_bytes
-from tests.costlab.tiny_run import DATASETS, ROOT, counted
+from tests.costlab.tiny_run import DATASETS, ROOT, count_metrics
 
 
 def value(name: str) -> float:
-    return counted()[f"count.{name}"].value
+    return count_metrics()[f"count.{name}"].value
 
 
 def test_nothing_counted_has_a_spread_or_a_clock() -> None:
-    for metric in counted().values():
+    for metric in count_metrics().values():
         assert metric.id.startswith("count.") and metric.unit != "s"
         assert (metric.low, metric.high) == (None, None)
         wire = metric.id.startswith("count.wire.")
@@ -53,10 +53,10 @@ def test_pytorchs_sharding_asks_for_half_as_much_again_as_its_ddp_if_all_lies_in
 
 
 def test_inference_gathers_a_resharded_model_again_for_one_token_as_for_many() -> None:
-    for name, gathered, held in (("reshard", 1, 0), ("keep", 0, 1)):
+    for name, gathered, whole in (("reshard", 1, 0), ("keep", 0, 1)):
         share = f"fsdp.inference.{name}.gathered-share"
         assert value(share) == value(f"{share}.one-token") == gathered
-        assert value(f"fsdp.inference.{name}.held-share") == held
+        assert value(f"fsdp.inference.{name}.held-share") == whole
 
 
 def test_real_schedulers_ran_in_the_order_that_the_theory_says() -> None:
@@ -81,7 +81,7 @@ def test_the_installed_sources_are_asked_for_their_defaults_and_names() -> None:
     cut = {name: value(f"megatron-fsdp-source.{name}.cut")
            for name in ("no-shard", "optim", "optim-grads", "optim-grads-params")}  # fmt: skip
     assert list(cut.values()) == [0, 1, 2, 3]
-    default = counted()["count.megatron-fsdp-source.default.cut"]
+    default = count_metrics()["count.megatron-fsdp-source.default.cut"]
     assert (default.value, default.detail["strategy"]) == (0, "no_shard")
     for name in ("dp-cp-ag-group", "expt-dp-ag-group", "for-expert-parallelism"):
         assert value(f"megatron-source.{name}") == 0
@@ -116,7 +116,7 @@ def test_a_switch_that_adds_sends_less_than_a_ring(ranks: int) -> None:
 
 
 def test_replicas_reduce_each_bucket_once_and_every_gradient() -> None:
-    tutor = counted()["count.ddp.tutor.all_reduce"]
+    tutor = count_metrics()["count.ddp.tutor.all_reduce"]
     assert tutor.value == 2
     assert tutor.detail["bytes"] == 3675 * 1024  # the tutor's parameters, in fp32 (lab 01)
 
@@ -135,9 +135,9 @@ def test_both_of_megatrons_dispatchers_send_what_the_formulas_say() -> None:
     sizes = {"hidden": 16, "itemsize": 4, "prob": 4, "experts": 4, "ranks": 2}
     for k in (1, 3):
         rows = formulas.all_to_all_experts(sent=16 * k, received=16 * k, **sizes).forward
-        found = value(f"experts-megatron.k{k}.all-to-all.sent")
+        sent = value(f"experts-megatron.k{k}.all-to-all.sent")
         # Ours exchanges the counts of rows all to all, 8 bytes an expert; Megatron gathers all.
-        assert found == sum(call.wire * n for call, n in rows.items()) + 4 * 8 / 2
+        assert sent == sum(call.wire * n for call, n in rows.items()) + 4 * 8 / 2
     gathered = 16 * (16 * 4 + 4 * 4 + 4) + 16 * 16 * 4  # rows, weights, a byte of routing; sums
     assert value("experts-megatron.k1.all-gather.sent") == gathered
     assert value("experts-megatron.k3.all-gather.sent") == gathered
@@ -184,7 +184,7 @@ def test_a_ring_is_hidden_from_as_many_tokens_as_theory_says() -> None:
 def test_zero_bubble_leaves_what_the_formula_says_and_holds_as_much_on_every_stage() -> None:
     assert value("zb-h1.p4.m8.bubble") == pytest.approx(3 / (8 * 3 + 3))
     assert value("zb-h1.p4.m8.idle-of-1f1b") == pytest.approx(1 / 3)
-    layer = counted()["count.zb-h1.layer-megatron.idle-of-1f1b"]
+    layer = count_metrics()["count.zb-h1.layer-megatron.idle-of-1f1b"]
     forward, inputs, weights = (float(layer.detail[of]) for of in ("forward", "inputs", "weights"))
     # The tutor's layer: 24·H² a token in its linears, 4·S·H in attention, S = H.
     assert (inputs - weights) / (forward - weights) == 2 and weights / (forward - weights) == 6
@@ -209,9 +209,13 @@ def test_interleaving_halves_the_waits_and_megatrons_outer_stages_send_more_than
 
 @pytest.mark.skipif(not DATASETS, reason="megatron-core's wheel has no C++ here")
 def test_megatrons_ranks_build_on_one_disk_and_not_on_two_nor_on_a_full_one() -> None:
-    for disk, done, apart in (("one-disk", 2, 0), ("two-disks", 1, 0), ("full-disk", 0, 1)):
+    for disk, done, waiting_barriers in (
+        ("one-disk", 2, 0),
+        ("two-disks", 1, 0),
+        ("full-disk", 0, 1),
+    ):
         assert value(f"datasets-megatron.{disk}.ranks-done") == done
-        assert value(f"datasets-megatron.{disk}.barriers-apart") == apart
+        assert value(f"datasets-megatron.{disk}.barriers-apart") == waiting_barriers
 
 
 @pytest.mark.skipif(not COUNTER.is_file(), reason="the count of bytes written is Linux's")

@@ -1,5 +1,4 @@
-"""The fit: right on curves that are known, honest where they are not lines, and tried on what it
-has not seen.
+"""The fit is right on known curves, reports curves that are no line, and is tested on unseen sizes.
 
 Which fault would show where: the least squares and the cuts on made-up curves, the choice of how
 many pieces on made-up noise, the metrics on a made-up result, and the whole on published sweeps of
@@ -25,16 +24,16 @@ PUBLISHED = ("nccl-a100-8", "nccl-h100-16")
 LARGE = 1 << 20
 
 
-def line(latency: float, per_byte: float, sizes: list[int] = SIZES) -> list[float]:
+def make_line(latency: float, per_byte: float, sizes: list[int] = SIZES) -> list[float]:
     return [latency + per_byte * size for size in sizes]
 
 
-def noisy(seconds: list[float], seed: int, share: float = 0.03) -> list[float]:
+def add_noise(seconds: list[float], seed: int, share: float = 0.03) -> list[float]:
     noise = np.random.default_rng(seed).standard_normal(len(seconds))
     return [second * (1 + share * each) for second, each in zip(seconds, noise, strict=True)]
 
 
-def data(name: str) -> tuple[list[int], list[float]]:
+def load_data(name: str) -> tuple[list[int], list[float]]:
     rows = json.loads((DATA / f"{name}.json").read_text())["rows"]
     # From 1 KiB on, as the bench's own sweeps.
     rows = [row for row in rows if row[0] >= 1024]
@@ -46,7 +45,7 @@ def median(errors: dict[float, float], *, large: bool) -> float:
 
 
 def test_a_line_comes_back_exactly() -> None:
-    curve = piecewise(SIZES, line(4e-4, 6e-10), pieces=1)
+    curve = piecewise(SIZES, make_line(4e-4, 6e-10), pieces=1)
     assert curve.pieces[0].latency == pytest.approx(4e-4, rel=1e-9)
     assert curve.pieces[0].per_byte == pytest.approx(6e-10, rel=1e-9)
 
@@ -76,7 +75,7 @@ def test_two_lines_that_meet_are_joined_where_they_cross() -> None:
 
 def test_a_jump_stays_a_jump() -> None:
     seconds = [second + (3e-4 if size > 64 << 10 else 0) for size, second in
-               zip(SIZES, line(1e-4, 1e-10), strict=True)]  # fmt: skip
+               zip(SIZES, make_line(1e-4, 1e-10), strict=True)]  # fmt: skip
     curve = piecewise(SIZES, seconds, pieces=2)
     assert curve.jumps == 1
     assert 64 << 10 < curve.pieces[1].start < 128 << 10
@@ -85,7 +84,7 @@ def test_a_jump_stays_a_jump() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_alone_is_given_one_piece(seed: int) -> None:
-    assert len(piecewise(SIZES, noisy(line(4e-4, 6e-10), seed)).pieces) == 1
+    assert len(piecewise(SIZES, add_noise(make_line(4e-4, 6e-10), seed)).pieces) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -95,7 +94,7 @@ def test_a_protocol_that_changes_twice_is_given_three_pieces(seed: int) -> None:
         2e-5 + 1e-10 * size if size < 30e3 else 6e-5 + 3e-10 * size if size < 2e6 else 1e-9 * size
         for size in sizes
     ]
-    assert len(piecewise(sizes, noisy(seconds, seed)).pieces) == 3
+    assert len(piecewise(sizes, add_noise(seconds, seed)).pieces) == 3
 
 
 def test_more_bytes_never_take_less_time() -> None:
@@ -113,32 +112,32 @@ def test_a_plain_fit_loses_small_sizes_where_a_relative_one_keeps_them() -> None
 
 
 def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
-    held = 0
+    covered = 0
     for seed in range(200):
-        curve = piecewise(SIZES, noisy(line(4e-4, 6e-10), seed), pieces=1)
+        curve = piecewise(SIZES, add_noise(make_line(4e-4, 6e-10), seed), pieces=1)
         low, high = interval(curve, 0).latency
-        held += low <= 4e-4 <= high
-    assert 0.90 <= held / 200 <= 0.99
+        covered += low <= 4e-4 <= high
+    assert 0.90 <= covered / 200 <= 0.99
 
 
 def test_what_is_unseen_is_every_second_size_and_was_not_seen() -> None:
-    assert list(unseen(SIZES, line(1e-4, 1e-9))) == SIZES[1::2]
-    assert list(unseen(SIZES[1:], line(1e-4, 1e-9, SIZES[1:]))) == SIZES[1::2]
+    assert list(unseen(SIZES, make_line(1e-4, 1e-9))) == SIZES[1::2]
+    assert list(unseen(SIZES[1:], make_line(1e-4, 1e-9, SIZES[1:]))) == SIZES[1::2]
     # Twice as slow at all that is unseen: a fit that had seen any of it would be less far off.
-    seconds = [t * (1 + place % 2) for place, t in enumerate(line(1e-4, 1e-9))]
+    seconds = [t * (1 + place % 2) for place, t in enumerate(make_line(1e-4, 1e-9))]
     assert list(unseen(SIZES, seconds).values()) == pytest.approx([0.5] * 8)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_sweeps_are_predicted_where_they_were_not_seen(name: str) -> None:
-    errors = unseen(*data(name))
+    errors = unseen(*load_data(name))
     assert median(errors, large=True) <= 0.07
     assert median(errors, large=False) <= 0.15
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_two_parameters_are_not_enough_for_published_sweeps(name: str) -> None:
-    sizes, seconds = data(name)
+    sizes, seconds = load_data(name)
     few = np.median(np.abs(one_line(sizes, seconds).residuals))
     enough = np.median(np.abs(piecewise(sizes, seconds).residuals))
     assert few > 0.1 > 4 * enough
@@ -146,7 +145,7 @@ def test_two_parameters_are_not_enough_for_published_sweeps(name: str) -> None:
 
 @pytest.mark.parametrize("sweep", [1, 2])
 def test_gloo_of_this_bench_is_predicted_where_it_was_not_seen(sweep: int) -> None:
-    errors = unseen(*data(f"gloo-2-cores-{sweep}"))
+    errors = unseen(*load_data(f"gloo-2-cores-{sweep}"))
     assert median(errors, large=True) <= 0.07
     assert median(errors, large=False) <= 0.15
 
@@ -155,7 +154,7 @@ def test_gloo_of_this_bench_is_predicted_where_it_was_not_seen(sweep: int) -> No
 def test_shared_memory_of_this_bench_is_predicted_as_far_as_it_repeats(sweep: int) -> None:
     # Two cores' caches and memory drift by a tenth between neighbouring sizes of a sweep, so no
     # curve through every second size meets 7 % in both: what is held is that the fit adds no more.
-    errors = unseen(*data(f"shared-memory-2-cores-{sweep}"))
+    errors = unseen(*load_data(f"shared-memory-2-cores-{sweep}"))
     assert median(errors, large=True) <= 0.11
     assert median(errors, large=False) <= 0.15
 
@@ -163,7 +162,7 @@ def test_shared_memory_of_this_bench_is_predicted_as_far_as_it_repeats(sweep: in
 def result() -> dict[str, Metric]:
     metrics = {}
     for mode, factor in (("blocking", 1.0), ("back-to-back", 0.1)):
-        for size, second in zip(SIZES, line(4e-4, 6e-10), strict=True):
+        for size, second in zip(SIZES, make_line(4e-4, 6e-10), strict=True):
             name = call("gloo", "all_reduce", 2, size, mode).id
             metrics[name] = Metric(id=name, value=second * factor, unit="s")
     return metrics
@@ -172,7 +171,7 @@ def result() -> dict[str, Metric]:
 def test_only_blocking_calls_are_swept() -> None:
     (sweep,) = sweeps(result()).values()
     assert sweep.sizes == SIZES
-    assert sweep.seconds == line(4e-4, 6e-10)
+    assert sweep.seconds == make_line(4e-4, 6e-10)
 
 
 def test_a_sweep_yields_its_metrics_all_derived() -> None:

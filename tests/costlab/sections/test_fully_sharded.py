@@ -1,4 +1,4 @@
-"""Sharded data parallelism: what is hidden, what is held, and what the arithmetic says."""
+"""Sharded data parallelism: hidden communication, memory, and the arithmetic for both."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ NAMED = "fsdp.h8.hidden-share.shardlab.gloo"
 
 def test_live_bytes_rise_with_a_tensor_and_fall_when_it_goes() -> None:
     with LiveBytes() as live:
-        kept = torch.zeros(MIB)
-        gone = torch.zeros(2 * MIB)
+        live_tensor = torch.zeros(MIB)
+        temporary = torch.zeros(2 * MIB)
         assert live.now == 12 * MIB
-        view = gone[:1]
-        del gone
+        view = temporary[:1]
+        del temporary
         assert live.now == 12 * MIB  # the view holds all of it
         del view
         assert (live.now, live.peak) == (4 * MIB, 12 * MIB)
-        kept.untyped_storage().resize_(0)
+        live_tensor.untyped_storage().resize_(0)
         live.reset()
         assert (live.now, live.peak) == (0, 0)
 
@@ -53,7 +53,7 @@ def test_live_bytes_count_a_tensor_that_lies_where_another_lay() -> None:
             del again
 
 
-def silent_step(world: World) -> tuple[float, int]:
+def run_silent_step(world: World) -> tuple[float, int]:
     axis = SilentAxis(2, world.rank)
     training = Training(world, lambda _, gpt: contestants.ours(axis, gpt), HIDDEN)
     with Ledger() as ledger:
@@ -64,12 +64,12 @@ def silent_step(world: World) -> tuple[float, int]:
 
 @pytest.mark.ci
 def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
-    for loss, sent in pool(2).run(silent_step):
+    for loss, sent in pool(2).run(run_silent_step):
         assert math.isfinite(loss)
         assert sent == 0
 
 
-def held(world: World) -> dict[str, footprint.Footprint]:
+def measure_footprints(world: World) -> dict[str, footprint.Footprint]:
     return {
         "fsdp": footprint.measured(world, contestants.WRAPS["ours over gloo"], HIDDEN),
         "fsdp1": footprint.measured(world, contestants.WRAPS["FSDP1"], HIDDEN),
@@ -80,32 +80,36 @@ def held(world: World) -> dict[str, footprint.Footprint]:
 @pytest.mark.ci
 def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
     model = fully_sharded._model(HIDDEN)
-    for found in pool(2).run(held):
-        for one in ("fsdp", "fsdp1"):  # ours, and PyTorch's
-            assert found[one].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
+    for footprints in pool(2).run(measure_footprints):
+        for name in ("fsdp", "fsdp1"):  # ours, and PyTorch's
+            assert footprints[name].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
         buckets = 4 * model.parameters
-        assert found["ddp"].state == pytest.approx(footprint.sharded(model, 1) + buckets, rel=0.02)
-        peak = footprint.sharded_peak(model, 2, found["ddp"].activations + fully_sharded.LOGITS)
-        assert found["fsdp"].peak == pytest.approx(peak, rel=0.1)
-        assert found["fsdp"].peak < found["ddp"].peak
+        assert footprints["ddp"].state == pytest.approx(
+            footprint.sharded(model, 1) + buckets, rel=0.02
+        )
+        peak = footprint.sharded_peak(
+            model, 2, footprints["ddp"].activations + fully_sharded.LOGITS
+        )
+        assert footprints["fsdp"].peak == pytest.approx(peak, rel=0.1)
+        assert footprints["fsdp"].peak < footprints["ddp"].peak
 
 
 def test_what_cudas_allocator_held_before_is_no_part_of_a_footprint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An allocator that holds a gigabyte of others', and counts what it gives as LiveBytes does."""
-    live, others = LiveBytes(), 10**9
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: live.now + others)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: live.peak + others)
+    live, foreign_bytes = LiveBytes(), 10**9
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: live.now + foreign_bytes)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: live.peak + foreign_bytes)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: live.reset())
     world: Any = SimpleNamespace(device=torch.device("cpu"), rank=0)
     monkeypatch.setattr(footprint, "LiveBytes", lambda: footprint.Allocated(world.device))
     with live:
-        found = footprint.measured(world, lambda _, gpt: gpt, HIDDEN)
-    assert found.state == pytest.approx(
+        measured = footprint.measured(world, lambda _, gpt: gpt, HIDDEN)
+    assert measured.state == pytest.approx(
         footprint.sharded(fully_sharded._model(HIDDEN), 1), rel=0.02
     )
-    assert found.state < found.peak < others
+    assert measured.state < measured.peak < foreign_bytes
 
 
 @pytest.mark.parametrize(("step", "cost"), [(2.0, 0.0), (4.0, 0.5), (1.6, -0.25)])
@@ -113,28 +117,28 @@ def test_the_cost_of_communication_is_what_a_step_would_save_without_it(
     step: float, cost: float
 ) -> None:
     times = {"shardlab.gloo": [step] * 3, "silent": [2.0] * 3, "communication": [1.0] * 3}
-    found = {metric.id: metric for metric in fully_sharded.shares_of(128, times, 2, "gloo")}
-    saved = found["fsdp.h128.communication-cost.shardlab.gloo"]
+    metrics = {metric.id: metric for metric in fully_sharded.shares_of(128, times, 2, "gloo")}
+    saved = metrics["fsdp.h128.communication-cost.shardlab.gloo"]
     assert saved.how == "derived"
     assert [saved.low, saved.value, saved.high] == pytest.approx([cost] * 3)
 
 
-def shared(world: World) -> Any:
-    """What the ranks' timelines say, rank 1's of twice as much hidden as rank 0's."""
+def measure_hidden_share(world: World) -> Any:
+    """Return the share of ranks' timelines, of which rank 1 hides twice as much as rank 0."""
     step = [Span("rank 0 compute", "", 0, 1 + world.rank), Span("rank 0 communication", "", 0, 4)]
     with patch.object(timeline, "steps", lambda *_: itertools.repeat(step)):
-        *said, metric = fully_sharded.hidden_share(world, 8, 5)
-    assert said[-2] == "hidden 8: timeline 5 of 5"  # a rank that says nothing is taken for hung
+        *progress, metric = fully_sharded.hidden_share(world, 8, 5)
+    assert progress[-2] == "hidden 8: timeline 5 of 5"  # a rank that says nothing is taken for hung
     return metric
 
 
 def test_the_hidden_share_is_the_mean_over_the_ranks(pool: Any) -> None:
-    for found in pool(2).run(shared):
-        assert (found.id, found.how, found.samples) == (NAMED, "measured", 5)
-        assert [found.low, found.value, found.high] == [0.375] * 3
+    for metric in pool(2).run(measure_hidden_share):
+        assert (metric.id, metric.how, metric.samples) == (NAMED, "measured", 5)
+        assert [metric.low, metric.value, metric.high] == [0.375] * 3
 
 
-def measured(world: World) -> list[str]:
+def list_metric_ids(world: World) -> list[str]:
     brief = Rounds(seconds=0, least=2, most=2, warmup=0)
     with (
         patch.object(fully_sharded, "HIDDEN", {"quick": (8,)}),
@@ -142,13 +146,13 @@ def measured(world: World) -> list[str]:
         patch.dict(fully_sharded.STEPS, quick=2),
         patch.object(timeline, "HIDDEN", 8),
     ):
-        found = list(fully_sharded.measure(world, Settings()))
-    return [metric.id for metric in found if isinstance(metric, Metric)]
+        items = list(fully_sharded.measure(world, Settings()))
+    return [metric.id for metric in items if isinstance(metric, Metric)]
 
 
 @pytest.mark.ci
 def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
-    names, others = pool(2).run(measured)
+    names, other_names = pool(2).run(list_metric_ids)
     assert len(set(names)) == len(names)
     wanted = {
         *(f"fsdp.h8.step.{name}" for name in fully_sharded.names("gloo")),
@@ -160,25 +164,25 @@ def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
     }  # fmt: skip
     assert wanted <= set(names)
     assert any(name.startswith("timeline.") for name in names)
-    assert [n for n in names if n in wanted] == [n for n in others if n in wanted]
+    assert [n for n in names if n in wanted] == [n for n in other_names if n in wanted]
 
 
 def test_the_largest_model_fits_and_the_next_does_not() -> None:
     card = largest.CARDS["80GiB"]
-    found = largest.largest(lambda model: footprint.sharded(model, 1) <= card)
-    hidden = found.root // largest.VOCAB
+    model = largest.largest(lambda model: footprint.sharded(model, 1) <= card)
+    hidden = model.root // largest.VOCAB
     assert (
-        footprint.sharded(found, 1)
+        footprint.sharded(model, 1)
         <= card
         < footprint.sharded(largest.family(hidden + largest.STEP), 1)
     )
 
 
 def test_sharding_over_eight_cards_holds_a_larger_model() -> None:
-    found = {metric.id: metric for metric in largest.metrics()}
-    alone, eight = (found[f"fsdp.largest.{n}.80GiB"].value for n in ("replicated", "sharded-8"))
+    metrics = {metric.id: metric for metric in largest.metrics()}
+    alone, eight = (metrics[f"fsdp.largest.{n}.80GiB"].value for n in ("replicated", "sharded-8"))
     assert 4 < eight / alone < 8  # not eight times: some parameters are whole at any moment
-    assert all(metric.how == "modelled" for metric in found.values())
+    assert all(metric.how == "modelled" for metric in metrics.values())
 
 
 def test_the_peak_is_where_activations_or_gradients_are_most() -> None:

@@ -1,4 +1,4 @@
-"""One GPU: the arithmetic, on tiny shapes of a CPU that is never shown as one."""
+"""One GPU: the arithmetic, tested on a CPU with tiny shapes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_a_ranks_products_are_an_nth_of_a_blocks(ranks: int) -> None:
     assert counter.get_total_flops() == flops
 
 
-def said(_device: torch.device, _hidden: int, ranks: int, *_: Any, **__: Any) -> Any:
-    """A block whose step says of how many ranks it is."""
+def make_block(_device: torch.device, _hidden: int, ranks: int, *_: Any, **__: Any) -> Any:
+    """Return a block whose step returns its number of ranks."""
     return [lambda: ranks], 1
 
 
@@ -43,8 +43,10 @@ def test_efficiency_is_a_whole_blocks_time_over_n_times_a_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # By axis size, in whatever order they are visited; the last round took ten times as long.
-    seconds = {ranks: iter([one] * 4 + [10 * one]) for ranks, one in ((1, 8.0), (2, 5.0))}
-    monkeypatch.setattr(one_gpu, "block", said)
+    seconds = {
+        ranks: iter([duration] * 4 + [10 * duration]) for ranks, duration in ((1, 8.0), (2, 5.0))
+    }
+    monkeypatch.setattr(one_gpu, "block", make_block)
     monkeypatch.setattr(device_clock, "seconds", lambda _, step: next(seconds[step()]))
     whole, half = one_gpu.efficiencies(CPU, 16, "fp32", tokens=4, tensor=(1, 2), rounds=3)
     assert (whole.id, whole.value) == ("gpu.h16.tp1.fp32.efficiency", 1.0)
@@ -55,7 +57,7 @@ def test_every_round_visits_every_axis_size_in_an_order_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     visited: list[int] = []
-    monkeypatch.setattr(one_gpu, "block", said)
+    monkeypatch.setattr(one_gpu, "block", make_block)
 
     def seconds(_: torch.device, step: Callable[[], int]) -> float:
         visited.append(step())
@@ -74,19 +76,24 @@ def test_on_a_gpu_each_set_is_captured_and_its_graph_timed_beside_it(
     """A GPU by its name alone: its steps cost nothing eager, and a second each in a graph."""
     properties = SimpleNamespace(L2_cache_size=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    monkeypatch.setattr(one_gpu, "block", said)
+    monkeypatch.setattr(one_gpu, "block", make_block)
     monkeypatch.setattr(device_clock, "graphed", lambda _, step: lambda: 10 * step())
     monkeypatch.setattr(device_clock, "seconds", lambda _, step: float(step()))
     gpu: Any = SimpleNamespace(type="cuda")
-    found = {one.id: one for one in one_gpu.efficiencies(gpu, 16, "bf16", tensor=(1, 2), rounds=1)}
-    assert found["gpu.h16.tp2.bf16.efficiency"].detail["seconds"] == 2
-    assert found["gpu.h16.tp2.bf16.efficiency.graphed"].detail["seconds"] == 20
-    assert len(found) == 4
-    assert {one.value for one in found.values() if ".tp2." in one.id} == {1 / 4}, "of its own kind"
+    metrics = {
+        metric.id: metric
+        for metric in one_gpu.efficiencies(gpu, 16, "bf16", tensor=(1, 2), rounds=1)
+    }
+    assert metrics["gpu.h16.tp2.bf16.efficiency"].detail["seconds"] == 2
+    assert metrics["gpu.h16.tp2.bf16.efficiency.graphed"].detail["seconds"] == 20
+    assert len(metrics) == 4
+    assert {metric.value for metric in metrics.values() if ".tp2." in metric.id} == {1 / 4}, (
+        "of its own kind"
+    )
 
 
 class FakeCuda:
-    """torch.cuda as far as a clock needs it: notes what it is asked, and tells the time by that."""
+    """A torch.cuda for a clock: records its calls, and derives the time from them."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -129,11 +136,11 @@ def test_a_gpus_events_enclose_the_step_and_a_graph_is_captured_after_a_first_ca
 
 
 def test_off_a_gpu_nothing_is_captured() -> None:
-    assert device_clock.graphed(CPU, said) is said
+    assert device_clock.graphed(CPU, make_block) is make_block
 
 
 class Operands(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes where a product's operands lie, and their bytes."""
+    """Records the addresses and sizes of a product's operands."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -141,8 +148,10 @@ class Operands(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.mm.default:
-            for one in args:
-                self.seen[one.untyped_storage().data_ptr()] = one.numel() * one.element_size()
+            for tensor in args:
+                self.seen[tensor.untyped_storage().data_ptr()] = (
+                    tensor.numel() * tensor.element_size()
+                )
         return func(*args, **(kwargs or {}))
 
 
@@ -151,24 +160,24 @@ def test_a_steps_matrices_are_not_the_last_ones_and_fill_the_cache_twice() -> No
     step = one_gpu._in_turn(sets)
     turns = []
     for _ in range(40):
-        with Operands() as one:
+        with Operands() as operands:
             step()
-        turns.append(one.seen)
+        turns.append(operands.seen)
     assert not turns[0].keys() & turns[1].keys()
-    everything = {place: size for one in turns for place, size in one.items()}
+    everything = {place: size for operands in turns for place, size in operands.items()}
     assert sum(everything.values()) >= 2 * CACHE
 
 
 @pytest.mark.parametrize("dtype", one_gpu.DTYPES)
 def test_every_dtype_runs_at_tiny_shapes(dtype: str) -> None:
-    found = list(one_gpu.efficiencies(CPU, 16, dtype, tokens=4, rounds=1))
-    assert [metric.detail["tokens"] for metric in found] == [4] * 4
-    assert all(metric.value > 0 for metric in found)
+    metrics = list(one_gpu.efficiencies(CPU, 16, dtype, tokens=4, rounds=1))
+    assert [metric.detail["tokens"] for metric in metrics] == [4] * 4
+    assert all(metric.value > 0 for metric in metrics)
 
 
 def test_the_all_reduce_is_modelled_and_says_from_what() -> None:
-    found = {metric.id: metric for metric in one_gpu.modelled(1024, tokens=1000)}
-    one = found["gpu.h1024.tp4.modelled-allreduce.nvlink4"]
-    assert one.value == pytest.approx(6 * 5e-6 + 1.5 * 2_048_000 / 450e9)
-    assert {metric.how for metric in found.values()} == {"modelled"}
-    assert all(metric.detail["source"] for metric in found.values())
+    metrics = {metric.id: metric for metric in one_gpu.modelled(1024, tokens=1000)}
+    nvlink = metrics["gpu.h1024.tp4.modelled-allreduce.nvlink4"]
+    assert nvlink.value == pytest.approx(6 * 5e-6 + 1.5 * 2_048_000 / 450e9)
+    assert {metric.how for metric in metrics.values()} == {"modelled"}
+    assert all(metric.detail["source"] for metric in metrics.values())

@@ -1,4 +1,4 @@
-"""What is copied beneath products, and between host and device: the arithmetic, without a GPU."""
+"""Copies during products, and copies between host and device: the arithmetic, without a GPU."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ def test_a_copys_hidden_share_is_what_running_both_saves_of_the_shorter(
         return "product"
 
     def seconds(_: torch.device, step: Callable[[], object]) -> float:
-        made = step()  # the copy returns its tensor
-        return both if made is None else 10.0 if made == "product" else 4.0
+        result = step()  # the copy returns its tensor
+        return both if result is None else 10.0 if result == "product" else 4.0
 
     monkeypatch.setattr(device_clock, "seconds", seconds)
-    found = list(copy_overlap.metrics(CPU, 16, product, rounds=3, seed=0))
-    assert [one.id for one in found] == ["gpu.h16.hidden-copy.device", "gpu.h16.hidden-copy.host"]
-    assert {(one.value, one.samples) for one in found} == {(share, 3)}
-    assert found[0].detail == {"bytes": 6144, "product": 10.0, "copy": 4.0, "both": both}
+    metrics = list(copy_overlap.metrics(CPU, 16, product, rounds=3, seed=0))
+    assert [metric.id for metric in metrics] == [
+        "gpu.h16.hidden-copy.device",
+        "gpu.h16.hidden-copy.host",
+    ]
+    assert {(metric.value, metric.samples) for metric in metrics} == {(share, 3)}
+    assert metrics[0].detail == {"bytes": 6144, "product": 10.0, "copy": 4.0, "both": both}
 
 
 def test_on_a_gpu_the_copy_has_a_stream_of_its_own_and_both_are_waited_for(
@@ -46,12 +49,12 @@ def test_on_a_gpu_the_copy_has_a_stream_of_its_own_and_both_are_waited_for(
 
     def stream(name: str) -> Any:
         return SimpleNamespace(
-            name=name, wait_stream=lambda other: done.append(f"{name} waits for {other.name}")
+            name=name, wait_stream=lambda awaited: done.append(f"{name} waits for {awaited.name}")
         )
 
     @contextmanager
-    def on(one: Any) -> Any:
-        done.append(f"on {one.name}")
+    def on(stream: Any) -> Any:
+        done.append(f"on {stream.name}")
         yield
         done.append("back")
 
@@ -65,33 +68,33 @@ def test_on_a_gpu_the_copy_has_a_stream_of_its_own_and_both_are_waited_for(
 
 
 def test_copies_between_kinds_of_device_are_counted_and_no_others() -> None:
-    there, here = torch.empty(6, device="meta"), torch.zeros(3)
+    on_meta, on_cpu = torch.empty(6, device="meta"), torch.zeros(3)
     with memory.Copied() as copied:
-        there[:3].copy_(here)
-        here.to("meta", torch.float64)
-        here.clone().add_(here.to(torch.float64))
-        torch.zeros_like(here, device="meta")  # nothing is copied
+        on_meta[:3].copy_(on_cpu)
+        on_cpu.to("meta", torch.float64)
+        on_cpu.clone().add_(on_cpu.to(torch.float64))
+        torch.zeros_like(on_cpu, device="meta")  # nothing is copied
     assert copied.bytes == {("cpu", "meta"): 24}
 
 
-def measured(world: World) -> list[Metric]:
-    """The whole section, tiny, on the processor."""
+def measure_everything(world: World) -> list[Metric]:
+    """Run the whole section on the processor, with tiny shapes."""
     tiny: Any = {"HIDDEN": (16,), "STEPPED": (16,), "TOKENS": 4}
     with patch.multiple(one_gpu, **tiny):
-        found = list(one_gpu.everything(world, Settings()))
-    return [one for one in found if isinstance(one, Metric)]
+        items = list(one_gpu.everything(world, Settings()))
+    return [item for item in items if isinstance(item, Metric)]
 
 
 @pytest.mark.ci
 def test_the_whole_section_runs_where_a_processor_stands_in(pool: Any) -> None:
     """It copies nothing to itself; a step holds sixteen bytes a parameter, and its text."""
-    metrics = pool(1).run(measured)[0]
-    found = {one.id: one for one in metrics}
-    state = found["gpu.h16.state.formula"]
-    assert found["gpu.h16.state"].value == pytest.approx(state.value, rel=0.2)
-    assert found["gpu.h16.peak"].value > found["gpu.h16.state"].value
+    metrics = pool(1).run(measure_everything)[0]
+    by_id = {metric.id: metric for metric in metrics}
+    state = by_id["gpu.h16.state.formula"]
+    assert by_id["gpu.h16.state"].value == pytest.approx(state.value, rel=0.2)
+    assert by_id["gpu.h16.peak"].value > by_id["gpu.h16.state"].value
     for way in ("up", "down"):
-        one = found[f"gpu.h16.offloaded.{way}"]
-        assert (one.value, one.detail["weights"]) == (0, state.value / 4)
-    shown = {one.id for table in TABLES for one in table.rows(metrics)}
-    assert found.keys() - shown == {one for one in found if "modelled" in one}
+        metric = by_id[f"gpu.h16.offloaded.{way}"]
+        assert (metric.value, metric.detail["weights"]) == (0, state.value / 4)
+    shown = {metric.id for table in TABLES for metric in table.rows(metrics)}
+    assert by_id.keys() - shown == {metric for metric in by_id if "modelled" in metric}

@@ -1,4 +1,4 @@
-"""Sizes and speeds are nccl-tests'; what an operation must yield is told by ranks and places."""
+"""Sizes and speeds follow nccl-tests; the expected outputs are computed from ranks and places."""
 
 from fractions import Fraction
 
@@ -36,15 +36,15 @@ def test_the_size_is_the_larger_of_what_a_rank_brings_and_gets(name: str, ranks:
     assert max(operation.brings(count, ranks), operation.gets(count, ranks)) == count
 
 
-def brought(name: str, rank: int, ranks: int, count: int) -> torch.Tensor:
+def make_input(name: str, rank: int, ranks: int, count: int) -> torch.Tensor:
     x = torch.empty(OPERATIONS[name].brings(count, ranks))
     Pattern(count, CPU).fill(x, rank)
     return x
 
 
-def meant(name: str, rank: int, ranks: int, count: int) -> torch.Tensor:
-    """By the plainest way: all ranks' inputs side by side, no collective."""
-    all_ = [brought(name, r, ranks, count) for r in range(ranks)]
+def expected_output(name: str, rank: int, ranks: int, count: int) -> torch.Tensor:
+    """Return the output, computed from all ranks' inputs without a collective."""
+    all_ = [make_input(name, r, ranks, count) for r in range(ranks)]
     piece = slice(rank * count // ranks, (rank + 1) * count // ranks)
     return {
         "all_reduce": lambda: torch.stack(all_).sum(0),
@@ -61,13 +61,16 @@ def meant(name: str, rank: int, ranks: int, count: int) -> torch.Tensor:
 def test_what_the_operation_means_is_found_right(name: str, ranks: int, count: int) -> None:
     pattern = Pattern(count, CPU)
     for rank in range(ranks):
-        assert pattern.wrong(meant(name, rank, ranks, count), OPERATIONS[name], rank, ranks) == 0
+        assert (
+            pattern.wrong(expected_output(name, rank, ranks, count), OPERATIONS[name], rank, ranks)
+            == 0
+        )
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_another_ranks_result_a_shift_and_a_single_element_are_found_wrong(name: str) -> None:
     ranks, count, operation, pattern = 3, 300, OPERATIONS[name], Pattern(300, CPU)
-    right = meant(name, 1, ranks, count)
+    right = expected_output(name, 1, ranks, count)
     for place in (0, len(right) // 2, len(right) - 1):
         bad = right.clone()
         bad[place] += 1
@@ -75,4 +78,4 @@ def test_another_ranks_result_a_shift_and_a_single_element_are_found_wrong(name:
     assert pattern.wrong(right.roll(1), operation, 1, ranks)
     assert pattern.wrong(torch.zeros_like(right), operation, 1, ranks)
     if name not in ("all_reduce", "broadcast", "all_gather"):  # there all ranks get the same
-        assert pattern.wrong(meant(name, 2, ranks, count), operation, 1, ranks)
+        assert pattern.wrong(expected_output(name, 2, ranks, count), operation, 1, ranks)

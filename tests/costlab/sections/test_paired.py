@@ -1,4 +1,4 @@
-"""What is subtracted was measured in the same round, and stands beside what the sweep predicts."""
+"""Differences are taken between measurements of one round, and compared with the sweep."""
 
 from __future__ import annotations
 
@@ -28,31 +28,39 @@ USUAL = 3  # the median of them
 STEP, SILENT = 0.200, 0.180
 
 
-def slowed(seconds: float) -> list[float]:
+def slow_down(seconds: float) -> list[float]:
     return [seconds * speed for speed in SPEEDS]
 
 
-def by_id(found: Iterable[Metric]) -> dict[str, Metric]:
-    return {metric.id: metric for metric in found}
+def index_by_id(metrics: Iterable[Metric]) -> dict[str, Metric]:
+    return {metric.id: metric for metric in metrics}
 
 
 def test_a_difference_of_rounds_is_free_of_a_machine_that_drifts() -> None:
     """The step's slowest rounds fall beside the silent step's slowest, whatever they are."""
-    times = {"shardlab.gloo": slowed(STEP), "silent": slowed(SILENT), "communication": slowed(0.1)}
-    found = by_id(fully_sharded.shares_of(256, times, 2, "gloo"))
-    cost = found["fsdp.h256.communication-cost.shardlab.gloo"]
+    times = {
+        "shardlab.gloo": slow_down(STEP),
+        "silent": slow_down(SILENT),
+        "communication": slow_down(0.1),
+    }
+    metrics = index_by_id(fully_sharded.shares_of(256, times, 2, "gloo"))
+    cost = metrics["fsdp.h256.communication-cost.shardlab.gloo"]
     assert [cost.low, cost.value, cost.high] == pytest.approx([0.1] * 3)
     assert cost.samples == len(SPEEDS)
 
 
 def test_a_silent_step_stands_beside_the_step_of_its_own_rounds() -> None:
     """So no table shows a step that is slower without communication than with it, beside 13 %."""
-    times = {"shardlab.gloo": slowed(STEP), "silent": slowed(SILENT), "communication": slowed(0.1)}
-    found = by_id(fully_sharded.shares_of(256, times, 2, "gloo"))
-    silent = found["fsdp.h256.silent.shardlab"]
+    times = {
+        "shardlab.gloo": slow_down(STEP),
+        "silent": slow_down(SILENT),
+        "communication": slow_down(0.1),
+    }
+    metrics = index_by_id(fully_sharded.shares_of(256, times, 2, "gloo"))
+    silent = metrics["fsdp.h256.silent.shardlab"]
     assert silent.value == pytest.approx(USUAL * SILENT)
     assert silent.detail["step"] == pytest.approx(USUAL * STEP)
-    assert set(found) == {
+    assert set(metrics) == {
         "fsdp.h256.silent.shardlab", "fsdp.h256.communication.shardlab.gloo",
         "fsdp.h256.communication-cost.shardlab.gloo",
     }  # fmt: skip
@@ -61,38 +69,42 @@ def test_a_silent_step_stands_beside_the_step_of_its_own_rounds() -> None:
 def test_a_cost_lost_in_noise_has_an_interval_that_holds_nothing_at_all() -> None:
     noisy = [STEP * (1 + 0.2 * (-1) ** place) for place in range(12)]
     times = {"shardlab.gloo": noisy, "silent": [STEP] * 12, "communication": [0.1] * 12}
-    cost = by_id(fully_sharded.shares_of(8, times, 2, "gloo"))[
+    cost = index_by_id(fully_sharded.shares_of(8, times, 2, "gloo"))[
         "fsdp.h8.communication-cost.shardlab.gloo"
     ]
     assert cost.low is not None and cost.high is not None
     assert cost.low < 0 < cost.high
 
 
-def parts() -> dict[str, Metric]:
+def make_parts() -> dict[str, Metric]:
     times = {
-        "one": slowed(1.0), "gloo": slowed(1.0), "matmul": slowed(0.4),
-        "matmul-whole": slowed(0.6), "latency": slowed(0.1), "communication": slowed(0.25),
-        "launch": slowed(0.05),
+        "one": slow_down(1.0), "gloo": slow_down(1.0), "matmul": slow_down(0.4),
+        "matmul-whole": slow_down(0.6), "latency": slow_down(0.1), "communication": slow_down(0.25),
+        "launch": slow_down(0.05),
     }  # fmt: skip
     calls = {"all_reduce.262144": 18, "all_gather.12288": 1}
-    return by_id(metrics(128, times, 2, calls=calls))
+    return index_by_id(metrics(128, times, 2, calls=calls))
 
 
 def test_every_part_is_its_share_of_the_same_rounds_step() -> None:
-    found = parts()
-    shares = {part: found[f"tp.h128.share.{part}.shardlab.gloo"] for part in PARTS}
-    assert {part: one.value for part, one in shares.items()} == pytest.approx(
+    metrics = make_parts()
+    shares = {part: metrics[f"tp.h128.share.{part}.shardlab.gloo"] for part in PARTS}
+    assert {part: metric.value for part, metric in shares.items()} == pytest.approx(
         {"matmul": 0.4, "latency": 0.1, "volume": 0.15, "launch": 0.05, "other": 0.3}
     )
-    for one in shares.values():  # the drift is in both, so nothing is left of it
-        assert [one.low, one.high] == pytest.approx([one.value] * 2)
-    other = found["tp.h128.part.other.shardlab.gloo"]
-    assert other.how == "derived" and other.low is not None and other.samples == len(SPEEDS)
+    for metric in shares.values():  # the drift is in both, so nothing is left of it
+        assert [metric.low, metric.high] == pytest.approx([metric.value] * 2)
+    remainder = metrics["tp.h128.part.other.shardlab.gloo"]
+    assert (
+        remainder.how == "derived"
+        and remainder.low is not None
+        and remainder.samples == len(SPEEDS)
+    )
 
 
-def swept(seconds: float = 4e-4) -> dict[str, Metric]:
-    """A sweep whose calls take `seconds`, and 1 ns a byte."""
-    return by_id(
+def make_sweep(seconds: float = 4e-4) -> dict[str, Metric]:
+    """Return a sweep whose calls take `seconds` plus 1 ns a byte."""
+    return index_by_id(
         Metric(
             id=f"collective.gloo.{op}.n2.{1 << power}.blocking", value=1.0, unit="s",
             device="cpu", detail={"median": seconds + (1 << power) * 1e-9},
@@ -103,8 +115,8 @@ def swept(seconds: float = 4e-4) -> dict[str, Metric]:
 
 
 def test_the_sweep_says_what_a_steps_collectives_would_take() -> None:
-    found = parts()
-    more = by_id(sweep_check.derive({**found, **swept()}, "tp"))
+    metrics = make_parts()
+    more = index_by_id(sweep_check.derive({**metrics, **make_sweep()}, "tp"))
     whole, latency, volume = (
         more[f"tp.h128.sweep.{what}.shardlab.gloo"].value
         for what in ("communication", "latency", "volume")
@@ -112,15 +124,15 @@ def test_the_sweep_says_what_a_steps_collectives_would_take() -> None:
     assert whole == pytest.approx(19 * 4e-4 + (18 * 262144 + 12288) * 1e-9)
     assert latency == pytest.approx(19 * (4e-4 + 1024e-9))  # by the least that the sweep knows
     assert volume == pytest.approx(whole - latency)
-    assert {one.how for one in more.values()} == {"derived"}
+    assert {metric.how for metric in more.values()} == {"derived"}
 
 
 def test_what_the_sweep_has_not_reached_it_does_not_say() -> None:
-    found = parts()
-    short = {name: one for name, one in swept().items() if ".262144." not in name}
-    short = {name: one for name, one in short.items() if int(name.split(".")[4]) < 262144}
-    assert not list(sweep_check.derive({**found, **short}, "tp"))
-    assert not list(sweep_check.derive(found, "tp"))
+    metrics = make_parts()
+    short = {name: metric for name, metric in make_sweep().items() if ".262144." not in name}
+    short = {name: metric for name, metric in short.items() if int(name.split(".")[4]) < 262144}
+    assert not list(sweep_check.derive({**metrics, **short}, "tp"))
+    assert not list(sweep_check.derive(metrics, "tp"))
 
 
 @pytest.mark.parametrize(
@@ -129,15 +141,15 @@ def test_what_the_sweep_has_not_reached_it_does_not_say() -> None:
 def test_the_page_says_where_sweep_and_step_disagree_and_where_they_agree(
     language: str, words: str, times: str
 ) -> None:
-    measured = parts()
-    apart = {**measured, **swept()}
-    apart |= by_id(sweep_check.derive(apart, "tp"))
-    said = sweep_check.describe(apart, "tp", language)
+    measured = make_parts()
+    disagreeing = {**measured, **make_sweep()}
+    disagreeing |= index_by_id(sweep_check.derive(disagreeing, "tp"))
+    text = sweep_check.describe(disagreeing, "tp", language)
     ratio = USUAL * 0.25 / (19 * 4e-4 + (18 * 262144 + 12288) * 1e-9)
-    assert words in said and "hidden 128" in said and f" {ratio:.2f} {times} " in said
-    assert "bench." in said  # where the reason stands
-    alike = {**measured, **swept((USUAL * 0.25 - (18 * 262144 + 12288) * 1e-9) / 19)}
-    alike |= by_id(sweep_check.derive(alike, "tp"))
+    assert words in text and "hidden 128" in text and f" {ratio:.2f} {times} " in text
+    assert "bench." in text  # where the reason stands
+    alike = {**measured, **make_sweep((USUAL * 0.25 - (18 * 262144 + 12288) * 1e-9) / 19)}
+    alike |= index_by_id(sweep_check.derive(alike, "tp"))
     agreed = sweep_check.describe(alike, "tp", language)
     assert words in agreed and "128" not in agreed
     assert sweep_check.describe(measured, "tp", language) == ""
@@ -149,12 +161,12 @@ def test_an_interval_holds_the_median_in_95_of_100_cases_and_no_wider(count: int
     median, low, high = median_ci(values[::-1])
     assert low <= median <= high and (low + high) / 2 == median
 
-    def held(cut: int) -> float:
+    def coverage(cut: int) -> float:
         return 1 - 2 * sum(math.comb(count, below) for below in range(cut)) / 2**count
 
     cut = int(low) + 1
-    assert held(cut) >= 0.95 or low == 0
-    assert held(cut + 1) < 0.95 or 2 * (cut + 1) > count + 1
+    assert coverage(cut) >= 0.95 or low == 0
+    assert coverage(cut + 1) < 0.95 or 2 * (cut + 1) > count + 1
 
 
 def test_one_process_on_as_many_threads_is_drawn_beside_two_ranks() -> None:
@@ -172,8 +184,8 @@ def test_claim_7_is_tested_against_one_process_on_as_many_threads_too() -> None:
     claims = claims_of(LAB / "claims.toml")
     (seven,) = [claim for claim in claims if claim.number == 7]
     judged = examine(seven, result.metrics())
-    threads = [one for one in judged if "over-threads" in one.outcomes[0].test.metric]
-    assert len(threads) == 10 and not all(one.passed for one in threads)
+    threads = [outcome for outcome in judged if "over-threads" in outcome.outcomes[0].test.metric]
+    assert len(threads) == 10 and not all(outcome.passed for outcome in threads)
     for language, words in (("en", "as many threads"), ("es", "otros tantos hilos")):
         rows = claims_text(claims, result, LAB, language).splitlines()
         (row,) = [row for row in rows if 'id="claim-7"' in row]

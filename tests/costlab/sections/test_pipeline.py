@@ -1,4 +1,4 @@
-"""The pipeline section: bubbles of real runs against theory, and what the stages hold."""
+"""The pipeline section: bubbles of real runs compared with theory, and the stages' memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import simulate
 
 
-def waiting(world: World, schedule: str) -> list[Metric]:
+def measure_waiting(world: World, schedule: str) -> list[Metric]:
     timelines = bubble.measured(
         world, bubble.stage("wait", 0.02), schedule=schedule, microbatches=4, rounds=3,
         watch=NoiseMonitor(world),
@@ -33,22 +33,24 @@ SCHEDULES = pytest.mark.parametrize(("schedule", "live"), [("gpipe", 4), ("1f1b"
 @SCHEDULES
 def test_stages_that_lose_no_time_leave_the_bubble_of_theory(schedule: str, live: int) -> None:
     timeline = simulate(by_name(schedule, 2, 4))
-    found = {m.id: m.value for m in pipeline.metrics(schedule, 4, [timeline], kind="wait")}
+    metrics = {m.id: m.value for m in pipeline.metrics(schedule, 4, [timeline], kind="wait")}
     start = f"pipeline.{schedule}.p2.m4"
-    assert found[f"{start}.bubble-theory"] == pytest.approx(1 / 5)
-    assert found[f"{start}.bubble.shardlab.gloo"] == pytest.approx(1 / 5)
-    assert found[f"{start}.live.shardlab.gloo"] == live
+    assert metrics[f"{start}.bubble-theory"] == pytest.approx(1 / 5)
+    assert metrics[f"{start}.bubble.shardlab.gloo"] == pytest.approx(1 / 5)
+    assert metrics[f"{start}.live.shardlab.gloo"] == live
 
 
 @SCHEDULES
 def test_real_stages_idle_and_hold_their_micro_batches(pool: Any, schedule: str, live: int) -> None:
-    found, other = ({m.id: m for m in rank} for rank in pool(2).run(waiting, schedule))
+    first_rank, second_rank = (
+        {m.id: m for m in rank} for rank in pool(2).run(measure_waiting, schedule)
+    )
     start = f"pipeline.{schedule}.p2.m4"
-    assert 0 < found[f"{start}.bubble.shardlab.gloo"].value < 1
-    assert found[f"{start}.live.shardlab.gloo"].value == live
-    assert found[f"{start}.live.shardlab.gloo"].how == "counted"
-    assert "waiting" in str(found[f"{start}.bubble.shardlab.gloo"].detail["stages"])
-    assert found == other
+    assert 0 < first_rank[f"{start}.bubble.shardlab.gloo"].value < 1
+    assert first_rank[f"{start}.live.shardlab.gloo"].value == live
+    assert first_rank[f"{start}.live.shardlab.gloo"].how == "counted"
+    assert "waiting" in str(first_rank[f"{start}.bubble.shardlab.gloo"].detail["stages"])
+    assert first_rank == second_rank
 
 
 def test_live_is_the_most_of_any_stage_in_the_order_it_ran() -> None:
@@ -59,20 +61,20 @@ def test_live_is_the_most_of_any_stage_in_the_order_it_ran() -> None:
     assert bubble.live(timeline[1:]) == 1
 
 
-def beside(world: World) -> list[Metric]:
+def measure_pipelines(world: World) -> list[Metric]:
     with patch.dict(pipeline.PLANS, quick=Rounds(seconds=0, least=2, most=2, warmup=0)):
-        found = list(pipeline.beside_others(world, Settings()))
-    return [metric for metric in found if isinstance(metric, Metric)]
+        items = list(pipeline.beside_others(world, Settings()))
+    return [metric for metric in items if isinstance(metric, Metric)]
 
 
 @pytest.mark.ci
 def test_torchs_and_megatrons_pipelines_run_the_same_step(pool: Any) -> None:
-    found = {metric.id: metric for metric in pool(2).run(beside)[0]}
+    metrics = {metric.id: metric for metric in pool(2).run(measure_pipelines)[0]}
     assert {
         f"pipeline.ratio.shardlab.{name}.gloo" for name in ("torch-pipelining", "megatron-core")
-    } < set(found)
+    } < set(metrics)
     (ours,), (torchs,) = (
-        found[f"pipeline.step.{code}.gloo"].series for code in ("shardlab", "torch-pipelining")
+        metrics[f"pipeline.step.{code}.gloo"].series for code in ("shardlab", "torch-pipelining")
     )
-    rounds = [one / other for one, other in zip(ours, torchs, strict=True)]
-    assert found["pipeline.ratio.shardlab.torch-pipelining.gloo"].series == [rounds]
+    rounds = [our_time / their_time for our_time, their_time in zip(ours, torchs, strict=True)]
+    assert metrics["pipeline.ratio.shardlab.torch-pipelining.gloo"].series == [rounds]

@@ -1,4 +1,4 @@
-"""Tensor parallelism taken apart: what the parts are, and what the metrics say of given times."""
+"""The parts of a tensor-parallel step, and the metrics computed from given times."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ TIMES = {
 }  # fmt: skip
 
 
-def task() -> Task:
+def make_task() -> Task:
     return Task(tutor.config(HIDDEN), *tutor.batch(CPU), CPU)
 
 
-def flops(products: Products) -> int:
-    """Operations of the products, 2·m·k·n each; attention's arguments have four dimensions."""
+def count_flops(products: Products) -> int:
+    """Return the operations of products, 2·m·k·n each; attention's have four dimensions."""
     total = 0
     for _, args, _ in products.calls:
         first, second = [x for x in args if isinstance(x, torch.Tensor)][-2:]
@@ -54,14 +54,14 @@ def flops(products: Products) -> int:
 
 
 def test_a_steps_matrix_work_is_six_operations_a_weight_and_token() -> None:
-    products, entries = watched(contestants.ours(task(), Axis.alone()))
-    assert flops(products) == 6 * TOKENS * WEIGHTS
+    products, entries = watched(contestants.ours(make_task(), Axis.alone()))
+    assert count_flops(products) == 6 * TOKENS * WEIGHTS
     assert not entries
 
 
-def parts_of(world: World) -> dict[str, Any]:
+def measure_parts(world: World) -> dict[str, Any]:
     axis = world.whole
-    products, entries = watched(contestants.ours(task(), axis))
+    products, entries = watched(contestants.ours(make_task(), axis))
     with Ledger() as again:
         replay(axis, entries, CPU)()
     with Ledger() as brief:
@@ -69,7 +69,7 @@ def parts_of(world: World) -> dict[str, Any]:
     with Ledger() as tiny:
         contestants.ours(tensor_parallel.tiny(CPU), axis)()
     return {
-        "flops": flops(products),
+        "flops": count_flops(products),
         "step": Counter((e.op, e.payload) for e in entries),
         "again": Counter((e.op, e.payload) for e in again.entries),
         "brief": Counter((e.op, e.payload) for e in brief.entries),
@@ -78,27 +78,27 @@ def parts_of(world: World) -> dict[str, Any]:
 
 
 def test_a_ranks_parts_are_half_the_products_and_all_of_the_collectives(pool: Any) -> None:
-    for found in pool(2).run(parts_of):
-        assert found["flops"] == 3 * TOKENS * WEIGHTS
-        assert found["again"] == found["step"]
-        operations = Counter(op for op, _ in found["step"].elements())
-        assert found["brief"] == {
+    for parts in pool(2).run(measure_parts):
+        assert parts["flops"] == 3 * TOKENS * WEIGHTS
+        assert parts["again"] == parts["step"]
+        operations = Counter(op for op, _ in parts["step"].elements())
+        assert parts["brief"] == {
             ("all_reduce", 4): operations["all_reduce"], ("all_gather", 8): 1
         }  # fmt: skip
-        assert found["tiny"] == operations
+        assert parts["tiny"] == operations
 
 
-def measured(world: World, settings: Settings) -> list[Metric]:
+def measure_section(world: World, settings: Settings) -> list[Metric]:
     brief = Rounds(seconds=0, least=2, most=2, warmup=0)
     with patch.object(tensor_parallel, "rounds", lambda *_, **__: brief):
         return [m for m in tensor_parallel.measure(world, settings) if isinstance(m, Metric)]
 
 
 def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
-    found, other = pool(2).run(measured, Settings(hidden=(8, HIDDEN)))
-    assert [metric.id for metric in found] == [metric.id for metric in other]
-    found += tensor_parallel.derive(by_id(found))
-    names = [metric.id for metric in found]
+    first_rank, second_rank = pool(2).run(measure_section, Settings(hidden=(8, HIDDEN)))
+    assert [metric.id for metric in first_rank] == [metric.id for metric in second_rank]
+    first_rank += tensor_parallel.derive(index_by_id(first_rank))
+    names = [metric.id for metric in first_rank]
     assert len(set(names)) == len(names)
     ours = "shardlab.gloo"
     contestants = (
@@ -119,11 +119,11 @@ def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
         }
         assert {f"tp.h{hidden}.{name}" for name in wanted} <= set(names)
     assert {f"tp.crossover.{link}.exists" for link in contestants[1:3]} <= set(names)
-    how = {metric.id: metric.how for metric in found}
+    how = {metric.id: metric.how for metric in first_rank}
     assert [how[f"tp.h8.part.{part}.{ours}"] for part in PARTS] == [
         "measured", "measured", "derived", "measured", "derived",
     ]  # fmt: skip
-    assert all(metric.value > 0 for metric in found if ".step." in metric.id)
+    assert all(metric.value > 0 for metric in first_rank if ".step." in metric.id)
 
 
 @pytest.mark.ci
@@ -132,25 +132,25 @@ def test_a_later_launch_measures_the_short_steps_alone(pool: Any) -> None:
     assert tensor_parallel.launches(settings) == 3
     with patch.dict(tensor_parallel.REPEATED, quick=4):
         assert tensor_parallel.launches(settings) == 1
-    found = pool(2).run(second_launch, settings)[0]
-    assert {metric.id.split(".")[1] for metric in found} == {"h8"}
+    metrics = pool(2).run(measure_second_launch, settings)[0]
+    assert {metric.id.split(".")[1] for metric in metrics} == {"h8"}
 
 
-def second_launch(world: World, settings: Settings) -> list[Metric]:
+def measure_second_launch(world: World, settings: Settings) -> list[Metric]:
     with patch.dict(tensor_parallel.REPEATED, quick=8):
-        return measured(world, msgspec.structs.replace(settings, launch=1))
+        return measure_section(world, msgspec.structs.replace(settings, launch=1))
 
 
-def by_id(found: Iterable[Metric]) -> dict[str, Metric]:
-    return {metric.id: metric for metric in found}
+def index_by_id(metrics: Iterable[Metric]) -> dict[str, Metric]:
+    return {metric.id: metric for metric in metrics}
 
 
 def test_a_speedup_is_one_process_over_the_ranks_and_a_slowdown_its_inverse() -> None:
-    found = by_id(tensor_parallel.metrics(128, TIMES, 2))
-    assert found["tp.h128.speedup.shardlab.gloo"].value == pytest.approx(2.0)
-    assert found["tp.h128.slowdown.shardlab.gloo"].value == pytest.approx(0.5)
-    assert found["tp.h128.ratio.shardlab.megatron-core.gloo"].value == pytest.approx(0.5)
-    assert found["tp.h128.speedup.shardlab.gloo"].low == pytest.approx(0.5)  # the disturbed round
+    metrics = index_by_id(tensor_parallel.metrics(128, TIMES, 2))
+    assert metrics["tp.h128.speedup.shardlab.gloo"].value == pytest.approx(2.0)
+    assert metrics["tp.h128.slowdown.shardlab.gloo"].value == pytest.approx(0.5)
+    assert metrics["tp.h128.ratio.shardlab.megatron-core.gloo"].value == pytest.approx(0.5)
+    assert metrics["tp.h128.speedup.shardlab.gloo"].low == pytest.approx(0.5)  # the disturbed round
 
 
 def test_the_parts_of_several_launches_add_up_to_the_step() -> None:
@@ -158,17 +158,17 @@ def test_the_parts_of_several_launches_add_up_to_the_step() -> None:
     for factor in (0.5, 1.0, 4.0):
         times = {name: [factor * second for second in TIMES[name]] for name in TIMES}
         times["matmul"] = TIMES["matmul"]
-        launches.append(by_id(tensor_parallel.metrics(128, times, 2)))
-    found = {name: over_launches([launch[name] for launch in launches]) for name in launches[0]}
-    found |= by_id(tensor_parallel.derive(found))
-    parts = {part: found[f"tp.h128.part.{part}.shardlab.gloo"].value for part in PARTS}
+        launches.append(index_by_id(tensor_parallel.metrics(128, times, 2)))
+    metrics = {name: over_launches([launch[name] for launch in launches]) for name in launches[0]}
+    metrics |= index_by_id(tensor_parallel.derive(metrics))
+    parts = {part: metrics[f"tp.h128.part.{part}.shardlab.gloo"].value for part in PARTS}
     assert parts == pytest.approx(
         {"matmul": 0.5, "latency": 0.1, "volume": 0.3, "launch": 0.2, "other": 0.9}
     )
     assert sum(
-        found[f"tp.h128.share.{part}.shardlab.gloo"].value for part in PARTS
+        metrics[f"tp.h128.share.{part}.shardlab.gloo"].value for part in PARTS
     ) == pytest.approx(1)
-    assert found["tp.h128.cut-efficiency.shardlab.gloo"].value == pytest.approx(0.8)
+    assert metrics["tp.h128.cut-efficiency.shardlab.gloo"].value == pytest.approx(0.8)
 
 
 def test_four_ranks_have_ids_of_their_own() -> None:
@@ -187,20 +187,22 @@ def test_four_ranks_have_ids_of_their_own() -> None:
 def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
     speedups: dict[int, float], place: float | None, words: str
 ) -> None:
-    found = by_id(crossover(CROSSOVER, {h: speedup(h, [one]) for h, one in speedups.items()}))
-    exists = found["tp.crossover.shardlab.gloo.exists"]
+    metrics = index_by_id(
+        crossover(CROSSOVER, {h: make_speedup(h, [value]) for h, value in speedups.items()})
+    )
+    exists = metrics["tp.crossover.shardlab.gloo.exists"]
     assert (exists.value, exists.detail["found"]) == (float(place is not None), words)
-    assert (place is None) == ("tp.crossover.shardlab.gloo" not in found)
+    assert (place is None) == ("tp.crossover.shardlab.gloo" not in metrics)
     if place is not None:
-        assert found["tp.crossover.shardlab.gloo"].value == pytest.approx(place)
+        assert metrics["tp.crossover.shardlab.gloo"].value == pytest.approx(place)
 
 
-def speedup(hidden: int, *launches: list[float]) -> Metric:
-    made = [
-        ratio(parse(f"tp.h{hidden}.speedup.shardlab.gloo"), one, [1.0] * len(one))
-        for one in launches
+def make_speedup(hidden: int, *launches: list[float]) -> Metric:
+    metrics = [
+        ratio(parse(f"tp.h{hidden}.speedup.shardlab.gloo"), rounds, [1.0] * len(rounds))
+        for rounds in launches
     ]
-    return over_launches(made)
+    return over_launches(metrics)
 
 
 def test_a_crossing_has_the_interval_of_its_rounds_drawn_anew() -> None:
@@ -210,34 +212,40 @@ def test_a_crossing_has_the_interval_of_its_rounds_drawn_anew() -> None:
     widths = []
     for rounds in (9, 100):
         speedups = {
-            hidden: speedup(
-                hidden, *([one * draw.lognormvariate(0, 0.1) for _ in range(rounds)] for _ in "123")
+            hidden: make_speedup(
+                hidden,
+                *([metric * draw.lognormvariate(0, 0.1) for _ in range(rounds)] for _ in "123"),
             )
-            for hidden, one in true.items()
+            for hidden, metric in true.items()
         }
-        (found,) = [one for one in crossover(CROSSOVER, speedups) if one.unit == "hidden"]
-        assert found.low is not None and found.high is not None
-        assert found.low <= found.value <= found.high
-        assert found.low < 200 < found.high
-        assert found.samples == 4 * 3 * rounds
-        assert found == next(one for one in crossover(CROSSOVER, speedups) if one.unit == "hidden")
-        widths.append(found.high / found.low)
+        (crossing,) = [
+            metric for metric in crossover(CROSSOVER, speedups) if metric.unit == "hidden"
+        ]
+        assert crossing.low is not None and crossing.high is not None
+        assert crossing.low <= crossing.value <= crossing.high
+        assert crossing.low < 200 < crossing.high
+        assert crossing.samples == 4 * 3 * rounds
+        assert crossing == next(
+            metric for metric in crossover(CROSSOVER, speedups) if metric.unit == "hidden"
+        )
+        widths.append(crossing.high / crossing.low)
     assert 1 < widths[1] < widths[0] < 1.6
 
 
 def test_a_crossing_that_rounds_do_not_agree_on_reaches_to_the_last_size() -> None:
-    speedups = {64: speedup(64, [0.5, 0.6, 0.4]), 128: speedup(128, [0.5, 1.1, 1.4])}
-    (found,) = [one for one in crossover(CROSSOVER, speedups) if one.unit == "hidden"]
-    assert found.high == 128
-    assert 0 < float(found.detail["beyond"]) < 1
+    speedups = {64: make_speedup(64, [0.5, 0.6, 0.4]), 128: make_speedup(128, [0.5, 1.1, 1.4])}
+    (crossing,) = [metric for metric in crossover(CROSSOVER, speedups) if metric.unit == "hidden"]
+    assert crossing.high == 128
+    assert 0 < float(crossing.detail["beyond"]) < 1
 
 
 def test_without_its_rounds_a_crossing_has_no_interval() -> None:
     bare = {
-        h: msgspec.structs.replace(speedup(h, [r]), series=[]) for h, r in ((64, 0.5), (128, 2))
+        h: msgspec.structs.replace(make_speedup(h, [r]), series=[])
+        for h, r in ((64, 0.5), (128, 2))
     }
-    (found,) = [one for one in crossover(CROSSOVER, bare) if one.unit == "hidden"]
-    assert (found.low, found.high) == (None, None)
+    (crossing,) = [metric for metric in crossover(CROSSOVER, bare) if metric.unit == "hidden"]
+    assert (crossing.low, crossing.high) == (None, None)
 
 
 @pytest.mark.parametrize(("places", "ranks"), [(2, (2,)), (3, (2,)), (4, (2, 4))])
@@ -245,5 +253,5 @@ def test_four_ranks_are_measured_where_each_has_a_core(
     places: int, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cores: Callable[[], int] = lambda: places  # noqa: E731
-    monkeypatch.setattr(tensor_parallel, "cores", cores)
+    monkeypatch.setattr(tensor_parallel, "count_cores", cores)
     assert ranks == tensor_parallel.ranks(Settings())

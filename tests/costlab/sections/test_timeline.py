@@ -1,4 +1,4 @@
-"""The timeline of a sharded step: true to the run, whole, and readable elsewhere."""
+"""The timeline of a sharded step matches the run, is complete, and can be read by other tools."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shardlab.comm import World
 from tests.limits import LIMIT
 
 
-def recorded(world: World) -> list[Span]:
+def record_step(world: World) -> list[Span]:
     return timeline.record(world, 64)
 
 
 def test_a_step_shows_every_block_and_every_collective_on_every_rank(pool: Any) -> None:
-    spans, others = pool(2).run(recorded)
-    assert spans == others
+    spans, other_spans = pool(2).run(record_step)
+    assert spans == other_spans
     units = ["root", *(f"block {n}" for n in range(tutor.LAYERS))]
     for rank in range(2):
         names = [span.name for span in spans if span.track == f"rank {rank} communication"]
@@ -39,14 +39,14 @@ def test_a_step_shows_every_block_and_every_collective_on_every_rank(pool: Any) 
 
 
 def test_a_thread_computes_one_thing_at_a_time(pool: Any) -> None:
-    spans = pool(2).run(recorded)[0]
+    spans = pool(2).run(record_step)[0]
     assert min(span.start_s for span in spans) == 0
     assert all(span.start_s < span.end_s for span in spans)
     for _, track in itertools.groupby(spans, lambda span: span.track):
-        for one, following in itertools.pairwise(
+        for span, next_span in itertools.pairwise(
             sorted((s for s in track if "compute" in s.track), key=lambda s: s.start_s)
         ):
-            assert one.end_s <= following.start_s
+            assert span.end_s <= next_span.start_s
 
 
 def test_a_wait_is_a_gap_in_what_the_thread_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,11 +65,11 @@ def test_a_wait_is_a_gap_in_what_the_thread_does(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_gather_is_started_before_the_unit_before_it_computes(pool: Any) -> None:
-    spans = pool(2).run(recorded)[0]
+    spans = pool(2).run(record_step)[0]
     first = {span.name: span for span in reversed(spans) if span.track.startswith("rank 0")}
     for number in range(1, tutor.LAYERS):
-        ahead = first[f"gather block {number}"].start_s
-        assert ahead < first[f"block {number - 1} forward"].start_s
+        gather_start = first[f"gather block {number}"].start_s
+        assert gather_start < first[f"block {number - 1} forward"].start_s
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_gather_is_started_before_the_unit_before_it_computes(pool: Any) -> No
 def test_what_is_hidden_is_under_way_while_the_rank_computes(
     spans: list[tuple[str, float, float]], share: float
 ) -> None:
-    found = [Span(f"rank 0 {kind}", "", begin, end) for kind, begin, end in spans]
-    assert overlap.hidden_share(found) == pytest.approx(share)
+    timeline = [Span(f"rank 0 {kind}", "", begin, end) for kind, begin, end in spans]
+    assert overlap.hidden_share(timeline) == pytest.approx(share)
 
 
 def test_without_communication_nothing_can_be_hidden() -> None:
@@ -95,7 +95,7 @@ def test_without_communication_nothing_can_be_hidden() -> None:
         overlap.hidden_share([Span("rank 0 compute", "", 0, 1)])
 
 
-def landed(world: World) -> list[str]:
+def record_landing(world: World) -> list[str]:
     waits: list[bool] = []
     axis = WatchedAxis(world, lambda kind, *_: kind, waits.append)
     pending = axis.start("all_gather", torch.ones(4))
@@ -111,4 +111,4 @@ def landed(world: World) -> list[str]:
 def test_a_collective_lands_when_its_messages_have_come_not_when_it_is_waited_for(
     pool: Any,
 ) -> None:
-    assert pool(2).run(landed) == [["all_gather"]] * 2
+    assert pool(2).run(record_landing) == [["all_gather"]] * 2

@@ -3,11 +3,12 @@
     python -m tests.docs.since.pages        writes both pages
 
 They are made from docs/measured/since.json, which has no source text in it, and from the judgements
-of tests/notelab/repin/judged.toml. `record` makes that file anew where a source was carried again.
+of tests/notelab/repin/judged.toml. `record` writes that file again when a source has moved.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from textwrap import indent
 from typing import Literal
@@ -24,6 +25,7 @@ from tests.notelab.repin.judgements import Judged, load
 DATA = ROOT / "docs" / "measured" / "since.json"
 PAGES = {"en": "since.md", "es": "since.es.md"}
 CLAIMS = "experiments/35-allreduce-costs/CLAIMS.md"
+VERDICTS = ("false", "partly", "unread", "true")  # the gravest first
 
 
 class Quote(msgspec.Struct, frozen=True):
@@ -85,14 +87,26 @@ def _render_source(since: Since, judged: list[Judged], language: str) -> Iterato
         names = ", ".join(f"`{name}` ({words[how]})" for name, how in since.changed.items())
         yield words["names"].format(names=names)
     yield f"### {words['holds']}"
+    yield words["read"].format(counts=_render_counts(since, judged, language))
     yield "\n".join(_render_false_sentences(since, judged, language))
-    claims = {s.anchor: None for item in since.reread for s in item.quotes if s.anchor}
+    claims: dict[str, list[str]] = {}
+    for item in since.reread:
+        for quote in item.quotes:
+            if quote.anchor:
+                claims.setdefault(quote.anchor, []).append(_find_verdict(judged, item, quote))
     if claims:
         address = _make_address(CLAIMS, language)
-        links = [f"[{name.removeprefix('claim-')}]({address}#{name})" for name in claims]
+        links = [
+            f"[{name.removeprefix('claim-')}]({address}#{name}) "
+            f"({words[f'claim {_pick_gravest(verdicts)}']})"
+            for name, verdicts in claims.items()
+        ]
         yield words["claims"].format(claims=", ".join(links))
     yield f"### {words['order']}"
-    rows = [_render_item(n, item, since, language) for n, item in enumerate(since.reread, start=1)]
+    rows = [
+        _render_item(n, item, since, judged, language)
+        for n, item in enumerate(since.reread, start=1)
+    ]
     unfolded = sum(item.why is not ReviewReason.CHANGED for item in since.reread)
     if unfolded:
         yield "\n".join(rows[:unfolded])
@@ -102,21 +116,59 @@ def _render_source(since: Since, judged: list[Judged], language: str) -> Iterato
         yield indent("\n".join(rows[unfolded:]), "    ")
 
 
+def find_judgement(judged: Iterable[Judged], item: ReviewedCitation, quote: Quote) -> Judged | None:
+    """Return the judgement of a sentence, or None if nobody has read it at the newer release."""
+    for judgement in judged:
+        if (
+            judgement.cited == str(item.old)
+            and quote.page in judgement.pages
+            and judgement.says in quote.text["en"]
+        ):
+            return judgement
+    return None
+
+
+def count_verdicts(since: Since, judged: list[Judged]) -> Counter[str]:
+    """Return how many sentences have each verdict; one that cites several lines counts once."""
+    verdicts: dict[tuple[str, str], list[str]] = {}
+    for item in since.reread:
+        for quote in item.quotes:
+            verdict = _find_verdict(judged, item, quote)
+            verdicts.setdefault((quote.page, quote.text["en"]), []).append(verdict)
+    return Counter(map(_pick_gravest, verdicts.values()))
+
+
+def _find_verdict(judged: list[Judged], item: ReviewedCitation, quote: Quote) -> str:
+    judgement = find_judgement(judged, item, quote)
+    return judgement.verdict if judgement else "unread"
+
+
+def _pick_gravest(verdicts: Iterable[str]) -> str:
+    """Return the gravest of the verdicts on a sentence or claim."""
+    found = set(verdicts)
+    return next(verdict for verdict in VERDICTS if verdict in found)
+
+
+def _render_counts(since: Since, judged: list[Judged], language: str) -> str:
+    counts, words = count_verdicts(since, judged), WORDS[language]
+    return ", ".join(
+        words[f"{verdict} {'one' if counts[verdict] == 1 else 'many'}"].format(
+            count=counts[verdict]
+        )
+        for verdict in VERDICTS
+        if counts[verdict]
+    )
+
+
 def _render_false_sentences(since: Since, judged: list[Judged], language: str) -> Iterator[str]:
     """Yield the sentences judged false or partly so, false ones first, each once."""
     words = WORDS[language]
     for wanted in ("false", "partly"):
-        judgements = {
-            (page, judgement.cited): judgement
-            for judgement in judged
-            if judgement.verdict == wanted
-            for page in judgement.pages
-        }
         rows: dict[tuple[str, str], tuple[Quote, list[str]]] = {}
         for item in since.reread:
             for quote in item.quotes:
-                judgement = judgements.get((quote.page, str(item.old)))
-                if judgement and judgement.says in quote.text["en"]:
+                judgement = find_judgement(judged, item, quote)
+                if judgement and judgement.verdict == wanted:
                     # A row is told once, with what its columns say together.
                     about = quote.page, quote.text["en"].partition(" — ")[0]
                     longest_yet, reasons = rows.get(about, (quote, []))
@@ -130,13 +182,16 @@ def _render_false_sentences(since: Since, judged: list[Judged], language: str) -
             yield f"- **{words[wanted]}** · {link} {quoted} {words['now']}: {'; '.join(reasons)}."
 
 
-def _render_item(place: int, item: ReviewedCitation, since: Since, language: str) -> str:
+def _render_item(
+    place: int, item: ReviewedCitation, since: Since, judged: list[Judged], language: str
+) -> str:
     old, new = since.commits
     lines = _make_permalink(since.url, old, item.old)
     if item.new:
         lines += f" → {_make_permalink(since.url, new, item.new)}"
     quotes = [
-        f"    - [{_read_title(q, language)}]({_make_link(q, language)}): {q.text[language]}"
+        f"    - **{WORDS[language][_find_verdict(judged, item, q)]}** · "
+        f"[{_read_title(q, language)}]({_make_link(q, language)}): {q.text[language]}"
         for q in item.quotes
     ]
     # Where the rest begins, Markdown would count from one again.

@@ -1,9 +1,11 @@
 """Records a carried source in docs/measured/since.json: places, classes, our own sentences.
 
     python -m tests.docs.since.record SOURCE REF
+    python -m tests.docs.since.record SOURCE
 
-It carries as `shardbook repin` does: Megatron needs a clone (SHARDBOOK_MIRROR_MEGATRON), PyTorch
-its two wheels.
+With REF it carries as `shardbook repin` does: Megatron needs a clone (SHARDBOOK_MIRROR_MEGATRON),
+PyTorch its two wheels. Without REF it keeps what was recorded of the citations, and only quotes the
+pages' sentences again; citations that the pages got since then are missing from the record.
 """
 
 import sys
@@ -12,18 +14,18 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from notelab.book.finding_labs import lab_with
-from notelab.book.opening import open_bench
-from notelab.book.workbook import Workbook
-from notelab.repin.changes import RepinResult
+from notelab.book.discovery import find_lab, labs_below
+from notelab.book.opening import open_session
+from notelab.book.workbook import Workbook, open_labs
+from notelab.repin.changes import Kind, RepinResult
 from notelab.repin.migrate import classify_citations, open_migration
-from notelab.repin.review_order import ReviewItem, build_review
+from notelab.repin.review_order import ReviewItem, ReviewReason, build_review
 from notelab.repin.sentences import Sentence, find_sentences
 from tests.docs.page import ROOT
 from tests.docs.since.pages import DATA, Quote, ReviewedCitation, Since, load_data
 
 TITLES = {"megatron": "Megatron-LM", "pytorch": "PyTorch"}
-KINDS = ("same", "moved", "reformatted", "edited", "gone")
+KINDS: tuple[Kind, ...] = ("same", "moved", "reformatted", "edited", "gone")
 
 
 def make_record(
@@ -53,7 +55,7 @@ def make_record(
                 item.reason,
                 item.names,
                 round(item.changed_share, 3),
-                list({(q.page, q.text["en"]): q for q in translations.find_quotes(item)}.values()),
+                translations.quote(item.sentences),
                 next(iter(item.change.proposals), None),
             )
             for item in reread
@@ -70,9 +72,12 @@ class _Translations:
             for sentence in find_sentences(book, source, "es"):
                 self._by_page.setdefault(sentence.page, []).append(sentence)
 
-    def find_quotes(self, item: ReviewItem) -> Iterator[Quote]:
-        """Yield the sentences of an item, each with its translation."""
-        for sentence in item.sentences:
+    def quote(self, sentences: Iterable[Sentence]) -> list[Quote]:
+        """Return the sentences, each once, with its translation."""
+        return list({(q.page, q.text["en"]): q for q in self._find_quotes(sentences)}.values())
+
+    def _find_quotes(self, sentences: Iterable[Sentence]) -> Iterator[Quote]:
+        for sentence in sentences:
             page = f"{sentence.page.removesuffix('.md')}.es.md"
             candidates = self._by_page.get(page, [])
             same = [
@@ -86,10 +91,41 @@ class _Translations:
             yield Quote(sentence.page, text, sentence.anchor)
 
 
-def main(name: str, ref: str) -> None:
-    """Carry a source, and replace its record."""
-    bench = open_bench((), anew=True)
-    folder = lab_with(name, None, ROOT)
+def requote(record: Since, books: list[Workbook]) -> Since:
+    """Return a record with the sentences that the pages hold now; drop what no page cites."""
+    translations = _Translations(books, record.source)
+    sentences = [
+        sentence
+        for book in books
+        for sentence in find_sentences(book, record.source, book.lab.languages[0])
+    ]
+    items = []
+    for item in record.reread:
+        citing = [
+            sentence
+            for sentence in sentences
+            if item.old in sentence.places
+            or (
+                item.why is ReviewReason.NAME_CHANGED
+                and item.old in sentence.block_places
+                and not sentence.places
+                and set(sentence.names) & set(item.names)
+            )
+        ]
+        if citing:
+            quotes = translations.quote(citing)
+            items.append(msgspec.structs.replace(item, quotes=quotes))
+    return msgspec.structs.replace(record, reread=items)
+
+
+def main(name: str, ref: str = "") -> None:
+    """Carry a source, or only quote its sentences again, and replace its record."""
+    bench = open_session((), refresh=True)
+    folder = find_lab(name, None, ROOT)
+    if not ref:
+        books = open_labs(dict.fromkeys(labs_below(ROOT)), bench)
+        _write([requote(r, books) if r.source == name else r for r in load_data()])
+        return
     migration = open_migration(folder, name, ref, bench)
     repin = classify_citations(migration)
     reread, why = build_review(migration, repin, bench)
@@ -100,7 +136,10 @@ def main(name: str, ref: str) -> None:
     recorded = make_record(
         repin, reread, migration.books, title=TITLES[name], url=table.url, releases=releases
     )
-    records = [recorded if record.source == name else record for record in load_data()]
+    _write([recorded if record.source == name else record for record in load_data()])
+
+
+def _write(records: list[Since]) -> None:
     DATA.write_bytes(msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n")
 
 

@@ -4,12 +4,17 @@ import re
 
 import pytest
 
+from notelab.book.discovery import labs_below
+from notelab.book.opening import open_session
+from notelab.book.workbook import open_labs
 from notelab.lab import pins
 from notelab.lab.pages import translation_path
 from notelab.page.citation import format_citation
+from notelab.repin.changes import Place
+from notelab.repin.review_order import ReviewReason
 from notelab.repin.sentences import quote
 from tests.docs.page import ROOT
-from tests.docs.since import pages
+from tests.docs.since import pages, record
 from tests.notelab.repin import judgements
 
 READING = ROOT / "experiments" / "35-reading-notes"
@@ -51,9 +56,9 @@ def test_what_repin_is_shown_to_answer_is_what_it_answered(page: str) -> None:
     (example,) = re.findall(rf"^.*\b{total} cita[^`]*?2\.15\.0[^`]*?\n\n", text, re.M)
     numbers = [int(number) for number in re.findall(r"\d+", example.replace("2.15.0", ""))]
     torch = counts[1]
-    left = [total - carried, gone, edited, again, megatron["reformatted"]]
+    not_carried = [total - carried, gone, edited, again, megatron["reformatted"]]
     of_torch = [torch[1], torch[0], *torch[2:]]
-    assert numbers == [total, carried, *left, reached, total, reach, *of_torch]
+    assert numbers == [total, carried, *not_carried, reached, total, reach, *of_torch]
 
 
 @pytest.mark.parametrize("language", pages.PAGES)
@@ -80,23 +85,47 @@ def test_it_begins_at_the_pin(since: pages.Since) -> None:
 
 
 def test_what_was_judged_false_is_on_the_list() -> None:
-    listed = {
-        (
-            since.source,
-            format_citation(item.old.path, item.old.start, item.old.end),
-            sentence.page,
+    lost = []
+    for judgement in judgements.load():
+        quotes = [
+            sentence
+            for since in pages.load_data()
+            if since.source == judgement.source
+            for item in since.reread
+            for sentence in item.quotes
+            if str(item.old) == judgement.cited and judgement.says in sentence.text["en"]
+        ]
+        if judgement.verdict != "true" or judgement.says:
+            listed = {quote.page for quote in quotes}
+            lost += [(page, judgement.cited) for page in judgement.pages if page not in listed]
+    assert lost == [], "the pages no longer say, or no longer cite, what was judged"
+
+
+def test_verdicts_are_those_of_the_sentence_and_the_gravest_counts() -> None:
+    why = {"en": "", "es": ""}
+    first = judgements.Judged("megatron", "a.py:L1", ["p.md"], "true", why, says="first")
+    second = judgements.Judged("megatron", "a.py:L1", ["p.md"], "false", why, says="second")
+    elsewhere = judgements.Judged("megatron", "b.py:L2-L3", ["p.md"], "partly", why)
+    quotes = [pages.Quote("p.md", {"en": text}) for text in ("the first", "the second", "a third")]
+    one = _cite(Place("a.py", 1, 1), quotes)
+    other = _cite(Place("b.py", 2, 3), quotes[:1])
+    since = pages.Since("megatron", "", "", ("", ""), ("", ""), {}, {}, [one, other])
+    counts = pages.count_verdicts(since, [first, second, elsewhere])
+    assert counts == {"partly": 1, "false": 1, "unread": 1}
+    assert pages.find_judgement([first, second], one, quotes[1]) is second
+    assert pages.find_judgement([first, second], other, quotes[1]) is None
+
+
+def _cite(place: Place, quotes: list[pages.Quote]) -> pages.ReviewedCitation:
+    return pages.ReviewedCitation(place, "edited", ReviewReason.CHANGED, [], 0.5, quotes)
+
+
+def test_quoting_again_gives_what_carrying_gave() -> None:
+    books = open_labs(dict.fromkeys(labs_below(ROOT)), open_session(()))
+    for since in pages.load_data():
+        assert record.requote(since, books) == since, (
+            f"run `python -m tests.docs.since.record {since.source}`"
         )
-        for since in pages.load_data()
-        for item in since.reread
-        for sentence in item.quotes
-    }
-    false = {
-        (judgement.source, judgement.cited, page)
-        for judgement in judgements.load()
-        if judgement.verdict != "true"
-        for page in judgement.pages
-    }
-    assert false <= listed
 
 
 def test_four_in_five_false_sentences_stand_in_the_first_half() -> None:

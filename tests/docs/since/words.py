@@ -10,38 +10,59 @@ title: Since the pin
 
 # Since the pin
 
-This workbook's citations are proved at its pins, and its sentences are about the code that stands
-there. The sources have moved on. This page says what a newer release made of each citation, which
-sentences somebody has read again and found false, and which are to be read again first.
+This workbook proves its citations at its pins, and its sentences describe the code there. The
+sources have changed since. This page says what became of each citation at a newer release, and
+which sentences are false there.
 
-What is to be read comes in the order in which it is likely to be false: sentences that name what
-vanished from the source's whole tree, or appeared in it; then those whose lines are gone; then
-those whose lines were edited so that a name the sentence says, or the text around it, stands there
-no more. The rest is folded: its lines changed, and nothing that the sentence names left them.""",
-    "carried": "{total} distinct citations: {kinds}.",
-    "names": "Names in code font that changed in the whole tree: {names}.",
+Two lists follow for each source. The first has the sentences that a reader compared with the newer
+code and found false, entirely or in part. The second has every sentence whose lines changed, with
+its verdict. It is ordered by risk. First come sentences with a name that vanished from the whole
+tree of the source, or that appeared in it. Next come sentences whose lines are gone. Then come
+those whose edited lines lost a name that the sentence, or the text around it, mentions. The rest is
+folded: its lines changed, but they kept every name that the sentence mentions.
+
+A sentence whose lines are unchanged is on neither list. Code elsewhere can still have made it
+false.""",
+    "carried": "The pages have {total} distinct citations of it. At the newer release: {kinds}.",
+    "names": "Names on the pages that vanished from its tree, or appeared in it: {names}.",
     "holds": "What no longer holds",
-    "order": "To be read again, in this order",
-    "claims": "Claims whose evidence is on the list, to be judged again: {claims}.",
-    "folded": "{count} more, of which nothing named has left",
+    "read": "Of the sentences on the second list, {counts}.",
+    "false one": "1 is false",
+    "false many": "{count} are false",
+    "partly one": "1 holds in part",
+    "partly many": "{count} hold in part",
+    "true one": "1 holds",
+    "true many": "{count} hold",
+    "unread one": "1 hasn't been read at the newer release",
+    "unread many": "{count} haven't been read at the newer release",
+    "order": "Sentences whose lines changed, ordered by risk",
+    "claims": "Claims with evidence on the second list, and whether the verdict on each holds: "
+    "{claims}.",
+    "claim false": "no",
+    "claim partly": "in part",
+    "claim true": "yes",
+    "claim unread": "not read",
+    "folded": "{count} more citations, whose lines kept every name",
     "now": "Now",
     "on": "on",
     "quoted": "“{text}”",
     "false": "false",
     "partly": "in part",
-    "same": "where they stood",
+    "true": "holds",
+    "unread": "not read",
+    "same": "in the same place",
     "moved": "moved",
-    "reformatted": "reformatted",
+    "reformatted": "in another layout",
     "edited": "edited",
     "gone": "gone",
     "vanished": "vanished",
     "appeared": "appeared",
     "gone lines": "the lines are gone",
-    "GONE": "the lines are gone, and with them {names}",
+    "GONE": "the lines are gone, and {names} with them",
     "NAME_LEFT": "{names} left the lines",
-    "BLOCK_NAME_LEFT": "{names}, which the text around it names, left the lines",
-    "same words": "the same words, under another condition or in another function",
-    "CHANGED": "{share} % of the lines differs",
+    "BLOCK_NAME_LEFT": "{names}, which the text around the sentence mentions, left the lines",
+    "same words": "the words are the same, but under another condition or in another function",
+    "CHANGED": "{share} % of the words differ",
 }
 _ES = {
     "top": """\
@@ -53,27 +74,49 @@ title: Desde el pin
 
 # Desde el pin
 
-Las citas de este cuaderno están demostradas en sus pins, y sus frases hablan del código que hay
-allí. Las fuentes han seguido adelante. Esta página dice qué ha sido de cada cita en una versión más
-nueva, qué frases ha releído alguien y ha encontrado falsas, y cuáles conviene releer primero.
+Este cuaderno demuestra sus citas en sus pins, y sus frases describen el código que hay allí. Las
+fuentes han cambiado desde entonces. Esta página dice qué ha sido de cada cita en una versión más
+nueva y qué frases son falsas en ella.
 
-Lo que hay que releer va ordenado por lo probable que es que sea falso: primero las frases que
-nombran algo que ha desaparecido del árbol entero de la fuente, o que ha aparecido en él; después,
-aquellas cuyas líneas ya no están; luego, aquellas cuyas líneas se editaron de modo que un nombre
-que dice la frase, o el texto que la rodea, ya no está en ellas. El resto va plegado: sus líneas
-cambiaron, pero no ha salido de ellas nada de lo que nombra la frase.""",
-    "carried": "{total} citas distintas: {kinds}.",
-    "names": "Nombres en letra de código que cambiaron en el árbol entero: {names}.",
+De cada fuente hay dos listas. La primera tiene las frases que un lector comparó con el código más
+nuevo y encontró falsas, del todo o en parte. La segunda tiene todas las frases cuyas líneas
+cambiaron, con su veredicto. Está ordenada por riesgo. Primero van las frases con un nombre que ha
+desaparecido del árbol entero de la fuente, o que ha aparecido en él. Después van las frases cuyas
+líneas ya no están. Luego, aquellas cuyas líneas editadas perdieron un nombre que menciona la frase
+o el texto que la rodea. El resto va plegado: sus líneas cambiaron, pero conservan todos los nombres
+que menciona la frase.
+
+Una frase cuyas líneas no han cambiado no está en ninguna de las listas. Aun así, otro código puede
+haberla hecho falsa.""",
+    "carried": "Las páginas tienen {total} citas distintas de ella. "
+    "En la versión más nueva: {kinds}.",
+    "names": "Nombres de las páginas que han desaparecido de su árbol, o aparecido en él: {names}.",
     "holds": "Lo que ya no se cumple",
-    "order": "Para releer, en este orden",
-    "claims": "Afirmaciones con evidencia en la lista, que hay que volver a juzgar: {claims}.",
-    "folded": "{count} más, de las que no ha salido nada de lo nombrado",
+    "read": "De las frases de la segunda lista, {counts}.",
+    "false one": "1 es falsa",
+    "false many": "{count} son falsas",
+    "partly one": "1 se cumple en parte",
+    "partly many": "{count} se cumplen en parte",
+    "true one": "1 se cumple",
+    "true many": "{count} se cumplen",
+    "unread one": "1 no se ha leído en la versión más nueva",
+    "unread many": "{count} no se han leído en la versión más nueva",
+    "order": "Frases cuyas líneas cambiaron, ordenadas por riesgo",
+    "claims": "Afirmaciones con pruebas en la segunda lista, y si el veredicto sobre cada una se "
+    "cumple: {claims}.",
+    "claim false": "no",
+    "claim partly": "en parte",
+    "claim true": "sí",
+    "claim unread": "sin leer",
+    "folded": "{count} citas más, cuyas líneas conservan todos los nombres",
     "now": "Ahora",
     "on": "sobre",
     "quoted": "«{text}»",
     "false": "falsa",
     "partly": "en parte",
-    "same": "donde estaban",
+    "true": "se cumple",
+    "unread": "sin leer",
+    "same": "en el mismo sitio",
     "moved": "movidas",
     "reformatted": "con otro formato",
     "edited": "editadas",
@@ -83,8 +126,8 @@ cambiaron, pero no ha salido de ellas nada de lo que nombra la frase.""",
     "gone lines": "las líneas ya no están",
     "GONE": "las líneas ya no están, ni con ellas {names}",
     "NAME_LEFT": "{names} ya no está en las líneas",
-    "BLOCK_NAME_LEFT": "{names}, que nombra el texto de alrededor, ya no está en las líneas",
-    "same words": "las mismas palabras, bajo otra condición o en otra función",
-    "CHANGED": "difiere el {share} % de las líneas",
+    "BLOCK_NAME_LEFT": "{names}, que menciona el texto de alrededor, ya no está en las líneas",
+    "same words": "las palabras son las mismas, pero bajo otra condición o en otra función",
+    "CHANGED": "difiere el {share} % de las palabras",
 }
 WORDS = {"en": _EN, "es": _ES}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from notelab.book.relock import relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.lab import lock as lock_file
 from tests.notelab import faults
@@ -95,13 +95,15 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     subprocess.run([rumdl.with_name("python"), "-m", "pip", "install", "-q", RUMDL], check=True)
     real = faults.ROOT / faults.LAB
     book = open_lab(real, real_bench())
-    files = [file for file in book.evidence.gathered() if file.outline and file.outline.structured]
+    files = [
+        file for file in book.evidence.list_files() if file.outline and file.outline.structured
+    ]
     assert len(files) >= corpus.FILES, "the real lab cites too few files"
     lab = corpus.write(tmp_path / "book", real, files)
     source = Path(os.environ.get("SHARDBOOK_CACHE") or _default_root())
     cache = tmp_path / "cache"
     shutil.copytree(source, cache, ignore=shutil.ignore_patterns("memo", "git"))
-    bench = Bench(DiskCache(None), real_bench().library)
+    bench = CheckSession(DiskCache(None), real_bench().library)
     (lab / "citations.lock").write_text(lock_file.dump(relock(open_lab(lab, bench)).lock), "utf-8")
 
     environment = {**os.environ, "SHARDBOOK_CACHE": str(cache)}

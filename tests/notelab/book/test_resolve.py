@@ -1,12 +1,12 @@
-"""Which file a citation means: one answer, and never another one in silence."""
+"""A citation means one file, or it is refused; it never silently means another file."""
 
 import subprocess
 import sys
 
 import pytest
 
-from notelab.book.relock import Relocked, relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.relock import RelockResult, relock
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.commands import showing
 from notelab.errors import NotelabError
@@ -74,15 +74,15 @@ class Two:
         )
 
     @property
-    def bench(self) -> Bench:
+    def bench(self) -> CheckSession:
         cache = self.scratch.root / "cache"
         mirrors = {"up": self.scratch.upstream, "other": self.other}
-        return Bench(DiskCache(cache / "memo"), Library(Store(cache), mirrors, offline=True))
+        return CheckSession(DiskCache(cache / "memo"), Library(Store(cache), mirrors, offline=True))
 
-    def lock(self) -> Relocked:
-        made = relock(open_lab(self.scratch.lab, self.bench))
-        self.scratch.write("citations.lock", lock_file.dump(made.lock))
-        return made
+    def lock(self) -> RelockResult:
+        relocked = relock(open_lab(self.scratch.lab, self.bench))
+        self.scratch.write("citations.lock", lock_file.dump(relocked.lock))
+        return relocked
 
     def check(self) -> Report:
         return check_lab(self.scratch.lab, self.bench)
@@ -175,7 +175,7 @@ def test_a_source_that_could_not_be_asked_makes_a_new_bare_citation_doubtful(two
     two.scratch.root.joinpath("cache").rename(two.scratch.root / "forgotten")
     two.scratch.upstream.mkdir()
     assert [text for text, _ in two.lock().skipped] == [BARE]
-    finding = next(one for one in two.check().findings if one.code == "N213")
+    finding = next(finding for finding in two.check().findings if finding.code == "N213")
     assert f"`other:{BARE}`" in finding.help
     two.scratch.write("note.md", text.replace(BARE, f"other:{BARE}"))
     two.lock()
@@ -186,7 +186,9 @@ def test_offline_with_no_source_at_hand_the_lock_says_whose_a_bare_citation_is(t
     two.say(f"\nIts `nothing` is nought (`pkg/else.py:L1`), and `combine` is `up:{BARE}`.\n")
     assert two.lock().skipped == []
     two.scratch.root.joinpath("cache").rename(two.scratch.root / "forgotten")
-    bench = Bench(DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    bench = CheckSession(
+        DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True)
+    )
     report = check_lab(two.scratch.lab, bench)
     assert report.findings == []
     assert [(note.citations, note.locked) for note in report.notes] == [(3, 3)]
@@ -205,5 +207,7 @@ def test_offline_a_bare_citation_that_the_lock_has_of_two_sources_is_doubtful(tw
         lock.sources[name].files["pkg/scaler.py"] = lock.sources["other"].files["pkg/scaler.py"]
     path.write_text(lock_file.dump(lock))
     two.say("")
-    bench = Bench(DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
-    assert {one.code for one in check_lab(two.scratch.lab, bench).findings} == {"N204"}
+    bench = CheckSession(
+        DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True)
+    )
+    assert {finding.code for finding in check_lab(two.scratch.lab, bench).findings} == {"N204"}

@@ -1,4 +1,4 @@
-"""A cited Python file is read as its mark and its declaration say; what can't be read is said."""
+"""A cited Python file is decoded as its mark and declaration say; failures are reported."""
 
 import sys
 
@@ -22,10 +22,10 @@ VERSION = ".".join(map(str, sys.version_info[:2]))
     ids=["mark", "latin-1", "cp1252"],
 )
 def test_a_mark_or_another_declared_encoding_leaves_structure_and_names(data: bytes) -> None:
-    made = outline.of_file("a.py", data)
-    assert (made.structured, made.unread) == (True, "")
-    assert [(one.name, one.line, one.last) for one in made.symbols] == [("año", 2, 4)]
-    assert made.names_between(4, 4) == {"niño"}
+    file = outline.of_file("a.py", data)
+    assert (file.structured, file.unread) == (True, "")
+    assert [(symbol.name, symbol.line, symbol.last) for symbol in file.symbols] == [("año", 2, 4)]
+    assert file.names_between(4, 4) == {"niño"}
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_a_mark_or_another_declared_encoding_leaves_structure_and_names(data: by
     ],
 )
 def test_why_a_python_file_has_no_structure_is_said(data: bytes, why: str) -> None:
-    made = outline.of_file("a.py", data)
-    assert not made.structured
-    assert why in made.unread
-    assert made.lines == data.count(b"\n")
+    file = outline.of_file("a.py", data)
+    assert not file.structured
+    assert why in file.unread
+    assert file.lines == data.count(b"\n")
 
 
 def test_a_language_without_rules_needs_no_reason() -> None:

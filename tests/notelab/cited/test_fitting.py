@@ -1,4 +1,4 @@
-"""When a range fits the file: the symbol it stays in, the statements it begins and ends with."""
+"""A range fits if it stays in one symbol and begins and ends with statements."""
 
 import textwrap
 

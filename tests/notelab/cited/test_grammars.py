@@ -1,4 +1,4 @@
-"""C, C++, CUDA and Rust have symbols and statements too; a text has lines and names."""
+"""C, C++, CUDA and Rust files have symbols and statements; a plain text has lines and names."""
 
 import subprocess
 import sys
@@ -124,7 +124,9 @@ def accepted(path: str, first: str, last: str) -> bool:
 
 def test_symbols_are_found_in_templates_structs_and_impls() -> None:
     names = {
-        path: [(one.name, one.kind) for one in outline.of_file(path, text.encode()).symbols]
+        path: [
+            (symbol.name, symbol.kind) for symbol in outline.of_file(path, text.encode()).symbols
+        ]
         for path, text in FILES.items()
     }
     assert names == {
@@ -150,7 +152,7 @@ def test_symbols_are_found_in_templates_structs_and_impls() -> None:
 def test_every_ending_of_the_family_is_read(path: str) -> None:
     file = outline.of_file(path, b"int one(int a)\n{\n    return a;\n}\n")
     assert file.structured
-    assert [(one.name, one.line, one.last) for one in file.symbols] == [("one", 1, 4)]
+    assert [(symbol.name, symbol.line, symbol.last) for symbol in file.symbols] == [("one", 1, 4)]
 
 
 @pytest.mark.parametrize(
@@ -245,8 +247,8 @@ def test_a_kernel_is_judged_and_a_text_is_counted_apart(mixed: Scratch) -> None:
     report = mixed.check()
     assert report.findings == []
     assert [(note.proved, note.unstructured) for note in report.notes] == [(2, 1), (2, 1)]
-    said = mixed.run("check", "experiments/01-scratch").stdout
-    assert "2 of them in files without a structure rule" in said
+    output = mixed.run("check", "experiments/01-scratch").stdout
+    assert "2 of them in files without a structure rule" in output
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a careful reader would cite by line though it is no whole statement, and what not."""
+"""Parts of statements that a careful reader would cite fit; other parts don't."""
 
 import textwrap
 

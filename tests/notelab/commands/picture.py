@@ -48,9 +48,9 @@ def printed() -> tuple[str, str]:
         book = faults.copy_of_the_lab(Path(folder) / "book", real_bench())
         note = book.root / NOTE
         lab = note.with_name("lab.toml")
-        kept = lab.read_text("utf-8").replace('languages = ["en", "es"]', 'languages = ["en"]')
+        lab_file = lab.read_text("utf-8").replace('languages = ["en", "es"]', 'languages = ["en"]')
         lab.write_text(
-            kept, "utf-8"
+            lab_file, "utf-8"
         )  # as a learner's own: a fault is one finding, not one a language
         good = _checked(note, 0)
         text = note.read_text("utf-8")

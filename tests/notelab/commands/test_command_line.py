@@ -41,11 +41,11 @@ def test_json_is_one_object_alone_on_standard_output(scratch: Scratch) -> None:
     done = scratch.run("check", "--output-format", "json")
     report = json.loads(done.stdout)
     assert set(report) == {"findings", "notes", "labs"}
-    finding = next(one for one in report["findings"] if one["code"] == "N208")
+    finding = next(each for each in report["findings"] if each["code"] == "N208")
     assert finding["name"] == RULES["N208"]
     assert finding["filename"] == "experiments/01-scratch/note.md"
     assert set(finding["location"]) == set(finding["end_location"]) == {"row", "column"}
-    note = next(one for one in report["notes"] if one["filename"].endswith("note.es.md"))
+    note = next(each for each in report["notes"] if each["filename"].endswith("note.es.md"))
     assert (note["language"], note["choices"], note["citations"]) == ("es", 2, 2)
     assert all(type(note[key]) is int for key in ("words", "proved", "locked", "diagrams"))
 
@@ -80,7 +80,7 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["check", "nowhere.md"], "no such file"),
         (["check", "experiments/nowhere"], "no such file"),
@@ -115,11 +115,11 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
     ],
 )
 def test_a_wrong_call_says_so_in_a_line_and_exits_2(
-    scratch: Scratch, arguments: list[str], said: str
+    scratch: Scratch, arguments: list[str], message: str
 ) -> None:
     done = scratch.run(*arguments)
     assert done.returncode == 2, done
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -329,9 +329,9 @@ def test_a_file_that_the_lock_knows_is_had_where_the_store_is_still_empty(
 
 @pytest.mark.parametrize("command", [[], *([name] for name in sorted(cli.commands))])
 def test_no_help_is_cut_short_in_a_terminal_of_80_columns(command: list[str]) -> None:
-    told = CliRunner().invoke(cli, [*command, "--help"], terminal_width=80)
-    assert told.exit_code == 0
-    lines = [line for line in told.output.splitlines() if not line.startswith("Usage: ")]
+    result = CliRunner().invoke(cli, [*command, "--help"], terminal_width=80)
+    assert result.exit_code == 0
+    lines = [line for line in result.output.splitlines() if not line.startswith("Usage: ")]
     assert lines
     assert not [line for line in lines if "..." in line or len(line) > 80]
 

@@ -1,4 +1,4 @@
-"""A symbol too long to cite is cut into parts that can be cited, and nothing of it is lost."""
+"""A symbol that is too long to cite is split into citable parts, and no line of it is lost."""
 
 import argparse
 import inspect
@@ -10,33 +10,35 @@ from types import ModuleType
 import pytest
 
 from notelab.cited import fitting, outline
-from notelab.commands.parts import parts_of
+from notelab.commands.parts import split_symbol
 from tests.notelab.scratch import Scratch, git
 
-MOST = 40
+MAX_LINES = 40
 
 
 @pytest.mark.parametrize("module", [argparse, inspect, typing])
-@pytest.mark.parametrize("most", [10, MOST])
+@pytest.mark.parametrize("max_lines", [10, MAX_LINES])
 def test_every_part_of_every_long_symbol_can_be_cited_and_no_statement_is_lost(
-    module: ModuleType, most: int
+    module: ModuleType, max_lines: int
 ) -> None:
     assert module.__file__
     path = Path(module.__file__)
     whole = outline.of_file(path.name, path.read_bytes())
-    long = [one for one in whole.symbols if one.last - one.top >= most]
+    long = [symbol for symbol in whole.symbols if symbol.last - symbol.top >= max_lines]
     assert len(long) > 10
     for symbol in long:
-        parts = parts_of(whole, symbol, most)
+        parts = split_symbol(whole, symbol, max_lines)
         assert parts
         for part in parts:
             assert fitting.is_whole(whole, part.first, part.last)
             assert fitting.straddles(whole, part.first, part.last) is None
             alone = part.symbol or not [
-                one for one in whole.statements if part.first < one[0] and one[1] <= part.last
+                (first, last)
+                for first, last in whole.statements
+                if part.first < first and last <= part.last
             ]
-            assert part.lines <= most or alone, (symbol.name, part)
-        assert all(one.last < two.first for one, two in pairwise(parts))
+            assert part.lines <= max_lines or alone, (symbol.name, part)
+        assert all(before.last < after.first for before, after in pairwise(parts))
         simple = [
             (first, last)
             for first, last in whole.statements
@@ -45,21 +47,21 @@ def test_every_part_of_every_long_symbol_can_be_cited_and_no_statement_is_lost(
             and not any(first < a and b <= last for a, b in whole.statements)
         ]
         for first, last in simple:
-            held = any(part.first <= first and last <= part.last for part in parts)
-            cut = last - first >= most and any(
+            is_covered = any(part.first <= first and last <= part.last for part in parts)
+            is_split = last - first >= max_lines and any(
                 first <= part.first and part.last <= last for part in parts
             )
-            assert held or cut, (symbol.name, first, last)
+            assert is_covered or is_split, (symbol.name, first, last)
 
 
 def test_short_paragraphs_are_one_part_and_methods_are_not() -> None:
     body = "".join(f"    a{n} = {n}\n\n" for n in range(30))
     methods = "    x = 1\n    y = 2\n    def one(self): ...\n    def two(self): ...\n"
     code = f"def long():\n{body}class Two:\n{methods}"
-    found = outline.of_file("a.py", code.encode())
-    long, two = (one for one in found.symbols if one.name in ("long", "Two"))
-    assert [part.lines for part in parts_of(found, long, MOST)] == [19, 19, 19]
-    assert [part.lines for part in parts_of(found, two, MOST)] == [2, 1, 1]
+    file = outline.of_file("a.py", code.encode())
+    long, two = (symbol for symbol in file.symbols if symbol.name in ("long", "Two"))
+    assert [part.lines for part in split_symbol(file, long, MAX_LINES)] == [19, 19, 19]
+    assert [part.lines for part in split_symbol(file, two, MAX_LINES)] == [2, 1, 1]
 
 
 def test_all_parts_are_printed_each_with_what_it_is_known_by(scratch: Scratch) -> None:

@@ -1,4 +1,4 @@
-"""`shardbook fetch`: one source's files where one is named, and never nothing without a word."""
+"""`shardbook fetch` reads one source's files if one is named, and always reports what it did."""
 
 from tests.notelab.scratch import Scratch
 

@@ -1,4 +1,4 @@
-"""A pin is one lab's: nobody's is written that wasn't named."""
+"""A pin belongs to one lab, and only the pin of the named lab is written."""
 
 import shutil
 from pathlib import Path
@@ -9,16 +9,16 @@ from notelab.atomic_write import write_files
 from tests.notelab.scratch import UPSTREAM, Scratch, git
 
 
-def with_a_second_lab(scratch: Scratch) -> None:
+def add_second_lab(scratch: Scratch) -> None:
     """Add a lab that owns a source of the same name, with its pin still missing."""
-    mine = scratch.book / "experiments/mine"
-    shutil.copytree(scratch.lab, mine, ignore=shutil.ignore_patterns("up-sha.txt"))
+    second_lab = scratch.book / "experiments/mine"
+    shutil.copytree(scratch.lab, second_lab, ignore=shutil.ignore_patterns("up-sha.txt"))
 
 
 def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
     scratch: Scratch,
 ) -> None:
-    with_a_second_lab(scratch)
+    add_second_lab(scratch)
     before = scratch.read("up-sha.txt"), scratch.read("citations.lock")
     done = scratch.run("pin", "up", "v1")
     assert done.returncode == 2, done
@@ -34,28 +34,28 @@ def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
 def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(
     scratch: Scratch,
 ) -> None:
-    with_a_second_lab(scratch)
+    add_second_lab(scratch)
     before = scratch.read("up-sha.txt")
-    said = scratch.run("check", "experiments/mine").stdout
-    told = next(line for line in said.splitlines() if "`shardbook pin up REF" in line)
-    typed = told.partition("`shardbook ")[2].rstrip("`").replace("REF", "v1").split()
+    output = scratch.run("check", "experiments/mine").stdout
+    help_line = next(line for line in output.splitlines() if "`shardbook pin up REF" in line)
+    typed = help_line.partition("`shardbook ")[2].rstrip("`").replace("REF", "v1").split()
     assert scratch.run(*typed).returncode == 0
-    mine = scratch.book / "experiments/mine/up-sha.txt"
-    assert mine.read_text("utf-8") == f"{scratch.commit}\n"
+    pin_file = scratch.book / "experiments/mine/up-sha.txt"
+    assert pin_file.read_text("utf-8") == f"{scratch.commit}\n"
     assert scratch.read("up-sha.txt") == before
 
 
 def test_the_help_of_a_citation_that_waits_is_a_command_that_runs(scratch: Scratch) -> None:
-    with_a_second_lab(scratch)
+    add_second_lab(scratch)
     git(scratch.book, "add", ".")
     git(scratch.book, "commit", "-q", "-m", "notes")
     scratch.upstream.joinpath("pkg/scaler.py").write_text(UPSTREAM.replace("math.hypot", "max"))
     git(scratch.upstream, "commit", "-q", "-a", "-m", "two")
     lab = "experiments/01-scratch"
     scratch.run("repin", "up", git(scratch.upstream, "rev-parse", "HEAD"), "--lab", lab, "--write")
-    said = scratch.run("check", lab).stdout
-    told = next(line for line in said.splitlines() if "`shardbook repin" in line)
-    again = scratch.run(*told.partition("`shardbook ")[2].partition("`")[0].split())
+    output = scratch.run("check", lab).stdout
+    help_line = next(line for line in output.splitlines() if "`shardbook repin" in line)
+    again = scratch.run(*help_line.partition("`shardbook ")[2].partition("`")[0].split())
     assert again.returncode == 0 and "1 edited" in again.stdout, again
 
 
@@ -68,8 +68,8 @@ def test_what_the_lab_file_calls_a_pin_goes_with_it_and_back(
     before = scratch.read("lab.toml")
     git(scratch.upstream, "commit", "-q", "--allow-empty", "-m", "two")
     git(scratch.upstream, "tag", "v2")
-    there = scratch.run("pin", "up", "v2").stdout
-    assert "wrote experiments/01-scratch/lab.toml\n" in there
+    output = scratch.run("pin", "up", "v2").stdout
+    assert "wrote experiments/01-scratch/lab.toml\n" in output
     assert scratch.read("lab.toml") == before.replace('"v1"', '"v2"').replace("==1", "==2")
     assert " (v2)  " in scratch.run("check").stdout
     scratch.run("pin", "up", "v1")
@@ -85,8 +85,10 @@ def test_a_commit_is_no_release_and_a_wheel_of_another_one_is_said(
     git(scratch.upstream, "commit", "-q", "--allow-empty", "-m", "two")
     commit = git(scratch.upstream, "rev-parse", "HEAD")
     done = scratch.run("pin", "up", commit)
-    said = f"experiments/01-scratch/lab.toml named up==1: name the wheel of {commit} if it has one"
-    assert said in done.stdout
+    message = (
+        f"experiments/01-scratch/lab.toml named up==1: name the wheel of {commit} if it has one"
+    )
+    assert message in done.stdout
     assert 'release = ""\nwheel = ""' in scratch.read("lab.toml")
 
 
@@ -107,7 +109,8 @@ def test_a_folder_in_a_files_place_is_named_and_neither_file_is_written(
     scratch.lab.joinpath(name).unlink()
     scratch.lab.joinpath(name).mkdir()
     done = scratch.run("pin", "up", "v1")
-    assert done.returncode == 2 and "Is a directory" in done.stderr
+    messages = {"up-sha.txt": "Is a directory", "citations.lock": "it is a folder, not a file"}
+    assert done.returncode == 2 and messages[name] in done.stderr
     assert done.stderr.startswith(f"error: experiments/01-scratch/{name}")
 
 

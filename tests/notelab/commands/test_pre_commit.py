@@ -16,9 +16,9 @@ BIN = Path(sys.executable).parent
 
 
 def environment(scratch: Scratch) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {
-        **kept,
+        **inherited,
         "SHARDBOOK_CACHE": str(scratch.root / "cache"),
         "SHARDBOOK_MIRROR_UP": str(scratch.upstream),
         "PRE_COMMIT_HOME": str(scratch.root / "pre-commit"),

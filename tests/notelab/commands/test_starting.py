@@ -1,4 +1,4 @@
-"""`shardbook new`: a lab of one's own, whole or not at all."""
+"""`shardbook new` creates a complete lab, or nothing."""
 
 from pathlib import Path
 
@@ -16,14 +16,14 @@ FINISHED = ROOT / "experiments/35-reading-notes"
 @pytest.mark.parametrize("language", ["en", "es"])
 def test_a_new_reading_lab_asks_what_the_finished_one_does(tmp_path: Path, language: str) -> None:
     starting.from_lab("mine", str(FINISHED), language, tmp_path)
-    mine, finished = load(tmp_path / "mine"), load(FINISHED)
-    assert mine.languages == [language]
-    assert mine.sources == finished.sources
-    assert mine.file.diagrams == finished.file.diagrams
-    asked = {name: note for name, note in finished.file.notes.items() if "/" not in name}
-    assert mine.file.notes == asked
-    for source in mine.sources.values():
-        assert (mine.folder / source.pin).read_bytes() == (FINISHED / source.pin).read_bytes()
+    new_lab, finished = load(tmp_path / "mine"), load(FINISHED)
+    assert new_lab.languages == [language]
+    assert new_lab.sources == finished.sources
+    assert new_lab.file.diagrams == finished.file.diagrams
+    notes = {name: note for name, note in finished.file.notes.items() if "/" not in name}
+    assert new_lab.file.notes == notes
+    for source in new_lab.sources.values():
+        assert (new_lab.folder / source.pin).read_bytes() == (FINISHED / source.pin).read_bytes()
 
 
 @pytest.mark.parametrize("language", ["en", "es"])
@@ -33,17 +33,17 @@ def test_its_blank_notes_lack_what_is_to_be_written_and_break_nothing(
     starting.from_lab("mine", str(FINISHED), language, tmp_path)
     report = check_lab(tmp_path / "mine", real_bench())
     # Choices, what the closing says, what the diagrams mark; both diagrams draw, and draw right.
-    assert {one.code for one in report.findings} == {"N105", "N111", "N112", "N304"}
+    assert {finding.code for finding in report.findings} == {"N105", "N111", "N112", "N304"}
     assert sum(note.diagrams for note in report.notes) == 2
     assert sum(note.words + note.choices for note in report.notes) == 0
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "Communication"), ("es", "Comunicación")])
+@pytest.mark.parametrize(("language", "section"), [("en", "Communication"), ("es", "Comunicación")])
 def test_a_blank_diagram_speaks_the_language_of_its_note(
-    tmp_path: Path, language: str, said: str
+    tmp_path: Path, language: str, section: str
 ) -> None:
     starting.from_lab("mine", str(FINISHED), language, tmp_path)
-    assert f"section {said}" in (tmp_path / "mine/synthesis.md").read_text("utf-8")
+    assert f"section {section}" in (tmp_path / "mine/synthesis.md").read_text("utf-8")
 
 
 def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
@@ -53,10 +53,10 @@ def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
     assert done.returncode == 0, done
     *_, following = done.stdout.splitlines()
     assert following.endswith("`shardbook check experiments/mine`")
-    mine = scratch.book / "experiments/mine"
-    assert {path.name for path in mine.iterdir()} == {"lab.toml", "up-sha.txt", "note.md"}
-    assert "Una nota de prueba" in (mine / "note.md").read_text("utf-8")
-    assert "../01-scratch/note.md" in (mine / "lab.toml").read_text("utf-8")
+    new_lab = scratch.book / "experiments/mine"
+    assert {path.name for path in new_lab.iterdir()} == {"lab.toml", "up-sha.txt", "note.md"}
+    assert "Una nota de prueba" in (new_lab / "note.md").read_text("utf-8")
+    assert "../01-scratch/note.md" in (new_lab / "lab.toml").read_text("utf-8")
     assert not list(scratch.book.glob("experiments/.*"))
 
 
@@ -69,19 +69,19 @@ def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
     assert scratch.run("check", "../mine").returncode == 1
 
 
-@pytest.mark.parametrize("taken", ["folder", "file", "link"])
-def test_what_is_there_already_is_never_written_over(scratch: Scratch, taken: str) -> None:
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_what_is_there_already_is_never_written_over(scratch: Scratch, kind: str) -> None:
     place = scratch.book / "experiments/mine"
-    if taken == "folder":
+    if kind == "folder":
         place.mkdir()
         place.joinpath("note.md").write_text("mine\n")
-    elif taken == "file":
+    elif kind == "file":
         place.write_text("mine\n")
     else:
         place.symlink_to(scratch.root / "nowhere")
     done = scratch.run("new", "mine", "--from", "01-scratch")
     assert done.returncode == 2 and "is there already" in done.stderr
-    if taken == "folder":
+    if kind == "folder":
         assert [path.name for path in place.iterdir()] == ["note.md"]
     assert not (scratch.root / "nowhere").exists()
 
@@ -94,7 +94,7 @@ def test_a_name_that_can_be_no_folders_is_refused(scratch: Scratch, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--from", "no-such-lab"], "there are: 01-scratch"),
         (["--from", "01-scratch", "--repo", "."], "or from a repository at a ref"),
@@ -104,10 +104,10 @@ def test_a_name_that_can_be_no_folders_is_refused(scratch: Scratch, name: str) -
     ],
 )
 def test_a_lab_that_cannot_be_started_says_why_and_leaves_nothing(
-    scratch: Scratch, arguments: list[str], said: str
+    scratch: Scratch, arguments: list[str], message: str
 ) -> None:
     done = scratch.run("new", "mine", *arguments)
-    assert done.returncode == 2 and said in done.stderr, done
+    assert done.returncode == 2 and message in done.stderr, done
     assert [path.name for path in scratch.lab.parent.iterdir()] == ["01-scratch"]
 
 
@@ -153,11 +153,11 @@ def own_lab(scratch: Scratch) -> Path:
 
 
 def test_a_lab_may_cite_its_own_repository_at_head(scratch: Scratch) -> None:
-    own = own_lab(scratch)
-    assert (own / "book-sha.txt").read_text("utf-8").strip() == git(
+    lab = own_lab(scratch)
+    assert (lab / "book-sha.txt").read_text("utf-8").strip() == git(
         scratch.book, "rev-parse", "HEAD"
     )
-    note = own / "reading.md"
+    note = lab / "reading.md"
     choice = "- **Twice.** `double` gives twice what it is given: `tool.py:L1-L2`.\n"
     note.write_text(note.read_text("utf-8") + choice)
     # What is cited is the commit's, whatever the working tree holds by now.
@@ -171,8 +171,8 @@ def test_a_lab_may_cite_its_own_repository_at_head(scratch: Scratch) -> None:
 
 @pytest.mark.parametrize("path", ["..", "/etc", "tools", "./", "../01-scratch"])
 def test_no_other_path_than_the_repository_itself_is_a_source(scratch: Scratch, path: str) -> None:
-    own = own_lab(scratch)
-    text = (own / "lab.toml").read_text("utf-8")
-    (own / "lab.toml").write_text(text.replace('path = "."', f'path = "{path}"'))
+    lab = own_lab(scratch)
+    text = (lab / "lab.toml").read_text("utf-8")
+    (lab / "lab.toml").write_text(text.replace('path = "."', f'path = "{path}"'))
     done = scratch.run("check", "experiments/own")
     assert done.returncode == 2 and 'path can only be "."' in done.stderr

@@ -1,6 +1,6 @@
 """Choices are matched by the lines that both cite; a hit is never counted as missed."""
 
-from notelab.book.opening import open_bench
+from notelab.book.opening import open_session
 from notelab.book.workbook import open_lab
 from notelab.compare.choices import Choice, CitedRange, read_choices
 from notelab.compare.matching import Pair, match_choices
@@ -78,7 +78,7 @@ def test_nothing_written_or_nothing_to_compare_with_matches_nothing() -> None:
 
 
 def test_a_note_of_one_citation_of_each_reference_choice_misses_none_of_them() -> None:
-    bench = open_bench((), offline=True)
+    bench = open_session((), offline=True)
     book = open_lab(ROOT / "experiments/35-reading-notes", bench)
     _, reference = read_choices(book, ROOT / "solutions/03-reading-ref.md")
     assert len(reference) >= 60

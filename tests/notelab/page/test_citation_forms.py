@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from notelab.book.relock import relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
@@ -71,12 +71,12 @@ class Lab:
         """The lab's folder, one below the repository's root."""
         return self.root / "lab"
 
-    def bench(self, *, mirror: bool = True) -> Bench:
+    def bench(self, *, mirror: bool = True) -> CheckSession:
         """Return a bench with an empty cache and without network."""
         mirrors = {"s": self.source} if mirror else {}
         store = Store(self.source.parent / "cache")
         library = Library(store=store, mirrors=mirrors, offline=True)
-        return Bench(DiskCache(None), library)
+        return CheckSession(DiskCache(None), library)
 
     def write(self, text: str, front: str = "") -> None:
         """Write the note."""
@@ -351,3 +351,16 @@ def test_a_finding_of_a_label_stands_at_the_link_and_says_both_places(lab: Lab) 
     assert "`work.py:L9-L11`" in finding.found and "#L4-L6" in finding.found
     line = (lab.folder / "note.md").read_text().split("\n")[finding.span.row - 1]
     assert line[finding.span.column - 1 :].startswith("[`work.py")
+
+
+def test_a_code_span_with_its_backticks_is_the_place_of_its_first_citation() -> None:
+    text = "See `a/b.py:L1`, ``c.py:L2``, `d.py:1-3, 9` and `e.py:L4-L6`."
+    citations = read(f"{text}\n").citations
+    places = [text[each.span.column - 1 : each.span.end_column - 1] for each in citations]
+    assert places == ["`a/b.py:L1`", "``c.py:L2``", "`d.py:1-3, 9`", "9", "`e.py:L4-L6`"]
+
+
+def test_a_citation_is_called_as_it_is_written_up_to_its_own_range() -> None:
+    text = "`a/b.py:1-3, 9 and 12`, `'c.py:L4-L6'` and `d.py:L7.`"
+    called = [citation.text for citation in read(f"{text}\n").citations]
+    assert called == ["a/b.py:1-3", "9", "12", "'c.py:L4-L6'", "d.py:L7."]

@@ -12,7 +12,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from notelab.book.opening import open_bench
+from notelab.book.opening import open_session
 from notelab.repin import migrate
 from notelab.repin.changes import Place
 from notelab.repin.classify import classify_change
@@ -62,7 +62,7 @@ def judge(old: Version, old_place: Place, new: Version, new_place: Place) -> boo
 
 
 def evaluate(source: str, ref: str) -> None:
-    migration = migrate.open_migration(LAB.resolve(), source, ref, open_bench(()))
+    migration = migrate.open_migration(LAB.resolve(), source, ref, open_session(()))
     result = migrate.classify_citations(migration)
     pairs = [(change.old, change.new) for change in result.citations if change.new]
     wrong = []

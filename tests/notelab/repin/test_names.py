@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.cache import DiskCache
 from notelab.repin.names import compare_in_clone, compare_in_packages, compare_names
 from notelab.sources.answers import Source, SourceError
@@ -62,8 +62,8 @@ class Release(Package):
         return self.files[name].encode()
 
 
-def bench(folder: Path, mirrors: dict[str, Path]) -> Bench:
-    return Bench(DiskCache(folder / "memo"), Library(Store(folder), mirrors, offline=True))
+def bench(folder: Path, mirrors: dict[str, Path]) -> CheckSession:
+    return CheckSession(DiskCache(folder / "memo"), Library(Store(folder), mirrors, offline=True))
 
 
 def test_a_name_that_only_one_tree_has_as_a_whole_word_is_listed(clone: Path) -> None:

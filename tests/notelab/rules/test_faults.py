@@ -28,7 +28,7 @@ def shared_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     book = faults.copy_of_the_lab(tmp_path_factory.mktemp("book") / "book", real_bench())
     missing = [
         file
-        for file in book.open().evidence.gathered()
+        for file in book.open().evidence.list_files()
         if file.state is not State.PROVED and not file.path.startswith(faults.OUTSIDE_THE_WHEELS)
     ]
     if missing:
@@ -201,7 +201,9 @@ class TestStopConditions:
     def test_pasted_source(self, book: Book, note: str, language: str, shape: str) -> None:
         name = f"{note}{language}.md"
         file = next(
-            f for f in book.open().evidence.gathered() if f.path.endswith(("layers.py", "utils.py"))
+            f
+            for f in book.open().evidence.list_files()
+            if f.path.endswith(("layers.py", "utils.py"))
         )
         lines = [line.decode() for line in file.lines[300:312]]
         pasted = (

@@ -48,5 +48,5 @@ def test_of_a_text_without_structure_the_lines_are_counted() -> None:
     data = b"common word\n" * 15 + b"common, and telling\n"
     plain = outline.of_file("a.md", data)
     weak = fitting.weakness(plain, 16, 16, {"common"})
-    assert weak is not None and (weak.stands, weak.near, weak.better) == (15, 15, ["telling"])
+    assert weak is not None and (weak.count, weak.statements, weak.better) == (15, 15, ["telling"])
     assert fitting.weakness(plain, 16, 16, {"common", "telling"}) is None

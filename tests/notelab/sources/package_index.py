@@ -81,15 +81,15 @@ class Index:
                 {
                     "filename": name,
                     "url": f"/files/{name}",
-                    "hashes": {"sha256": one} if one else {},
+                    "hashes": {"sha256": digest} if digest else {},
                 }
-                for name, one in hashes.items()
+                for name, digest in hashes.items()
             ]
             body = {"meta": {"api-version": "1.0"}, "name": NAME, "files": files}
             return "application/vnd.pypi.simple.v1+json", json.dumps(body).encode()
         links = "".join(
-            f'<a href="/files/{name}{f"#sha256={one}" if one else ""}">{name}</a>'
-            for name, one in hashes.items()
+            f'<a href="/files/{name}{f"#sha256={digest}" if digest else ""}">{name}</a>'
+            for name, digest in hashes.items()
         )
         return "text/html", f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
 
@@ -108,15 +108,15 @@ def nobody_there() -> Iterator[str]:
     The port is bound for as long as it must stay silent: freed, the system may give it to the
     index of another worker's test, which then answers.
     """
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}/simple"
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/simple"
 
 
 @contextmanager
 def serving(*wheels: Path, **settings: Any) -> Iterator[Index]:
     """Serve an index on a port of the system's choosing."""
-    named = {one.name if one.suffix == ".whl" else WHEEL: one.read_bytes() for one in wheels}
+    named = {path.name if path.suffix == ".whl" else WHEEL: path.read_bytes() for path in wheels}
     index = Index(named, **settings)
     server = _Server(("127.0.0.1", 0), _handler(index))
     index.url = f"http://127.0.0.1:{server.server_port}/simple"
@@ -170,11 +170,15 @@ def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
         def _ranged(self, whole: bytes | None) -> tuple[int, bytes, dict[str, str]]:
             if whole is None:
                 return 404, b"", {}
-            asked = re.match(r"bytes=(\d*)-(\d*)$", self.headers.get("Range", ""))
-            if not asked or not index.ranges:
+            requested = re.match(r"bytes=(\d*)-(\d*)$", self.headers.get("Range", ""))
+            if not requested or not index.ranges:
                 return 200, whole, {}
-            first = int(asked[1]) if asked[1] else max(0, len(whole) - int(asked[2]))
-            last = min(int(asked[2]), len(whole) - 1) if asked[1] and asked[2] else len(whole) - 1
+            first = int(requested[1]) if requested[1] else max(0, len(whole) - int(requested[2]))
+            last = (
+                min(int(requested[2]), len(whole) - 1)
+                if requested[1] and requested[2]
+                else len(whole) - 1
+            )
             span = f"bytes {first}-{last}/{len(whole)}"
             return 206, whole[first : last + 1], {"Content-Range": span, "Accept-Ranges": "bytes"}
 

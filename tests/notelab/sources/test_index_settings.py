@@ -10,7 +10,7 @@ from notelab.sources.answers import Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.index import settings
 from notelab.sources.index.address import Address, find
-from notelab.sources.index.session import Session, said
+from notelab.sources.index.session import Session, describe_error
 from notelab.sources.index.settings import Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
@@ -37,15 +37,15 @@ def _answer(tmp_path: Path) -> object:
 def test_pips_files_are_heeded_and_its_environment_above_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = tmp_path / "pip.conf"
-    told.write_text(
+    config_file = tmp_path / "pip.conf"
+    config_file.write_text(
         "[global]\nindex-url = https://one.invalid/simple\ncert = /global.pem\n"
         "trusted-host = a.invalid\n  b.invalid:8443\n"
         "extra-index-url =\n  https://two.invalid/simple\n  file:///three\n"
         "[install]\ncert = /install.pem\nfind-links = /wheels https://links.invalid/\n"
         "[download]\nproxy = http://none.invalid\n"
     )
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(told))
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config_file))
     monkeypatch.setenv("PIP_FIND_LINKS", "/mine")
     monkeypatch.setenv("PIP_CLIENT_CERT", "/me.pem")
     assert settings.read() == Settings(
@@ -66,14 +66,18 @@ def test_no_index_leaves_folders_of_links_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PIP_NO_INDEX", "true")
     monkeypatch.setenv("PIP_INDEX_URL", "https://one.invalid/simple")
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
-    found = settings.read()
-    assert (found.public, found.indexes, found.find_links) == (False, (), ("/wheels",))
+    settings_read = settings.read()
+    assert (settings_read.public, settings_read.indexes, settings_read.find_links) == (
+        False,
+        (),
+        ("/wheels",),
+    )
 
 
 def test_an_extra_index_is_asked_beside_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://one.invalid/simple")
-    found = settings.read()
-    assert (found.public, found.indexes) == (True, ("https://one.invalid/simple",))
+    settings_read = settings.read()
+    assert (settings_read.public, settings_read.indexes) == (True, ("https://one.invalid/simple",))
 
 
 def test_without_a_pip_the_environment_holds_and_that_is_said(
@@ -81,12 +85,12 @@ def test_without_a_pip_the_environment_holds_and_that_is_said(
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    told: list[str] = []
+    reports: list[str] = []
     with serving(make_wheel(tmp_path, {PATH: DATA}, filler=10)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        library = Library(Store(tmp_path / "cache"), {}, progress=told.append)
+        library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
         assert isinstance(library.read(SOURCE, {PATH: blob_id(DATA)})[PATH], Found)
-    assert told == [
+    assert reports == [
         "there is no pip to say what its files hold: only PIP_* of the environment is heeded"
     ]
 
@@ -96,10 +100,10 @@ def test_an_index_of_either_kind_gives_the_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, json: bool
 ) -> None:
     with serving(make_wheel(tmp_path, {PATH: DATA}, filler=10), json=json) as index:
-        found = find(REQUIREMENT, Settings(public=False, indexes=(index.url,)), "", "")
+        address = find(REQUIREMENT, Settings(public=False, indexes=(index.url,)), "", "")
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         assert isinstance(_answer(tmp_path), Found)
-    assert (found.file, len(found.sha256)) == (WHEEL, 64)
+    assert (address.file, len(address.sha256)) == (WHEEL, 64)
 
 
 def test_an_index_on_disk_is_read_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +123,8 @@ def test_a_page_of_the_network_leads_to_no_file_of_this_machine(tmp_path: Path) 
 
 
 def test_an_index_that_fails_does_not_hide_one_that_answers(tmp_path: Path) -> None:
-    made = make_wheel(tmp_path, {PATH: DATA}, filler=10)
-    with nobody_there() as gone, serving(status=503) as broken, serving(made) as good:
+    wheel = make_wheel(tmp_path, {PATH: DATA}, filler=10)
+    with nobody_there() as gone, serving(status=503) as broken, serving(wheel) as good:
         several = Settings(
             public=False,
             indexes=(gone, broken.url, good.url),
@@ -137,8 +141,8 @@ def test_of_several_wheels_the_one_asked_for_is_found_else_the_most_common(tmp_p
         "shardbook_trial-1.0-cp312-cp312-manylinux_2_28_x86_64.whl",
         "shardbook_trial-1.0.1-py3-none-any.whl",
     ]
-    made = [make_wheel(tmp_path, {PATH: DATA}, filler=10, name=name) for name in names]
-    with serving(*made) as index:
+    wheels = [make_wheel(tmp_path, {PATH: DATA}, filler=10, name=name) for name in names]
+    with serving(*wheels) as index:
         here = Settings(public=False, indexes=(index.url,))
         assert find(REQUIREMENT, here, "", "").file == names[2]
         assert find(REQUIREMENT, here, names[1], "").file == names[1]
@@ -163,17 +167,19 @@ def test_credentials_let_in_to_the_index_and_its_files(
         else:
             monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("//", f"//{login}@"))
         assert isinstance(_answer(tmp_path), Found)
-    kept = b"".join(one.read_bytes() for one in (tmp_path / "cache").rglob("*") if one.is_file())
-    assert kept
-    assert b"s3cret" not in kept
+    cached = b"".join(
+        path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()
+    )
+    assert cached
+    assert b"s3cret" not in cached
 
 
 def test_credentials_go_to_their_own_host_alone(tmp_path: Path) -> None:
     with serving(make_wheel(tmp_path, {PATH: DATA}, filler=10), login="reader:s3cret") as index:
-        other = Settings(indexes=("https://reader:s3cret@elsewhere.invalid/simple",))
+        stranger = Settings(indexes=("https://reader:s3cret@elsewhere.invalid/simple",))
         file = index.url.replace("/simple", f"/files/{WHEEL}")
         with pytest.raises(SourceError, match="401") as refused:
-            open_wheel(Address(file, WHEEL), other, "wheel")
+            open_wheel(Address(file, WHEEL), stranger, "wheel")
     assert "s3cret" not in str(refused.value)
 
 
@@ -200,7 +206,7 @@ def test_an_index_that_lets_nobody_in_is_a_reason_without_the_password(
     ],
 )
 def test_a_fault_is_said_without_the_address_it_holds(text: str) -> None:
-    assert "s3cret" not in said(ValueError(text))
+    assert "s3cret" not in describe_error(ValueError(text))
 
 
 def test_a_session_has_what_pip_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +217,7 @@ def test_a_session_has_what_pip_has(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     proxied = Session(Settings(proxy="http://mine.invalid", trusted_hosts=("a.invalid",)))
     merged = proxied.merge_environment_settings("https://a.invalid/x", {}, None, None, None)
     assert merged["proxies"]["https"] == "http://mine.invalid"
-    trusting, other = (proxied.get_adapter(f"https://{host}.invalid/x") for host in "ab")
-    assert type(trusting) is not type(other)
+    trusting, stranger = (proxied.get_adapter(f"https://{host}.invalid/x") for host in "ab")
+    assert type(trusting) is not type(stranger)
     assert type(proxied.get_adapter("https://a.invalid:8443/x")) is type(trusting)
-    assert type(proxied.get_adapter("https://a.invalid.b/x")) is type(other)
+    assert type(proxied.get_adapter("https://a.invalid.b/x")) is type(stranger)

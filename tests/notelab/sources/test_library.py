@@ -24,20 +24,20 @@ def upstream(folder: Path) -> Source:
     return make_upstream(folder)
 
 
-def _known(folder: Path, upstream: Source, path: str = ONE) -> str:
+def _blob_of(folder: Path, upstream: Source, path: str = ONE) -> str:
     return git(folder, "rev-parse", f"{upstream.commit}:{path}")
 
 
 def test_the_store_is_asked_before_the_mirror_and_the_mirror_before_git(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:
-    known: dict[str, str | None] = {ONE: _known(folder, upstream)}
+    wanted: dict[str, str | None] = {ONE: _blob_of(folder, upstream)}
     mirrored = Library(Store(tmp_path / "a"), {"up": folder})
     for provider in (f"mirror {folder}", "store"):
-        answer = mirrored.read(upstream, known)[ONE]
+        answer = mirrored.read(upstream, wanted)[ONE]
         assert isinstance(answer, Found)
         assert answer.provider == provider
-    answer = Library(Store(tmp_path / "b"), {}).read(upstream, known)[ONE]
+    answer = Library(Store(tmp_path / "b"), {}).read(upstream, wanted)[ONE]
     assert isinstance(answer, Found)
     assert answer.provider == "git"
 
@@ -56,30 +56,30 @@ def test_bytes_that_are_not_the_locks_are_skipped_and_both_ids_named(
     library = Library(Store(tmp_path / "a"), {"up": folder}, offline=True)
     answer = library.read(upstream, {ONE: "b" * 40})[ONE]
     assert isinstance(answer, Unreachable)
-    reason = next(one for one in answer.reasons if one.startswith("mirror"))
+    reason = next(reason for reason in answer.reasons if reason.startswith("mirror"))
     assert "b" * 40 in reason
-    assert _known(folder, upstream) in reason
+    assert _blob_of(folder, upstream) in reason
 
 
 def test_a_damaged_store_file_is_fetched_again(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:
     library = Library(Store(tmp_path / "a"), {"up": folder})
-    known: dict[str, str | None] = {ONE: _known(folder, upstream)}
-    library.read(upstream, known)
+    wanted: dict[str, str | None] = {ONE: _blob_of(folder, upstream)}
+    library.read(upstream, wanted)
     (place,) = [path for path in (tmp_path / "a/blobs").rglob("*") if path.is_file()]
     place.write_bytes(b"damaged")
-    answer = library.read(upstream, known)[ONE]
+    answer = library.read(upstream, wanted)[ONE]
     assert isinstance(answer, Found)
-    assert blob_id(answer.data) == known[ONE]
-    assert blob_id(place.read_bytes()) == known[ONE]
+    assert blob_id(answer.data) == wanted[ONE]
+    assert blob_id(place.read_bytes()) == wanted[ONE]
 
 
 def test_a_mirror_that_lacks_the_commit_gives_way_to_git(tmp_path: Path, upstream: Source) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    git(other, "init", "-q")
-    answer = Library(Store(tmp_path / "a"), {"up": other}).read(upstream, {ONE: None})[ONE]
+    mirror = tmp_path / "other"
+    mirror.mkdir()
+    git(mirror, "init", "-q")
+    answer = Library(Store(tmp_path / "a"), {"up": mirror}).read(upstream, {ONE: None})[ONE]
     assert isinstance(answer, Found)
     assert answer.provider == "git"
 
@@ -121,8 +121,8 @@ def test_a_lock_id_that_is_none_reaches_no_disk(
     victim = tmp_path / "victim"
     victim.write_text("not ours")
     library = Library(Store(tmp_path / "a"), {"up": folder})
-    for asked in (blob, f"..{victim}"):
-        answer = library.read(upstream, {ONE: asked})[ONE]
+    for identity in (blob, f"..{victim}"):
+        answer = library.read(upstream, {ONE: identity})[ONE]
         assert isinstance(answer, Unreachable)
         assert "is no id" in answer.reasons[0]
     assert Store(tmp_path / "a").get(f"..{victim}") is None
@@ -170,7 +170,7 @@ def test_files_of_one_source_are_read_in_one_go(
 ) -> None:
     answers = Library(Store(tmp_path / "a"), {"up": folder}).read(upstream, {ONE: None, TWO: None})
     assert set(answers) == {ONE, TWO}
-    assert all(isinstance(one, Found) for one in answers.values())
+    assert all(isinstance(answer, Found) for answer in answers.values())
 
 
 @pytest.mark.parametrize("mirrored", [True, False])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.relock import Relocked, relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.relock import RelockResult, relock
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
@@ -36,7 +36,7 @@ def _no_git_host(pip_of_its_own: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def reach(_remote: Remote, _url: str) -> None:
         raise SourceError("git-host.invalid can't be reached")
 
-    monkeypatch.setattr(Remote, "reach", reach)
+    monkeypatch.setattr(Remote, "probe", reach)
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def _wheel(folder: Path, data: bytes, name: str = WHEEL) -> bytes:
 def genuine(tmp_path: Path, index: Index) -> Source:
     """Return the source with the wheel that the index has now, as a lock would know it."""
     index.files[WHEEL] = _wheel(tmp_path, DATA)
-    known = Library(Store(tmp_path / "first"), {}).wheel(SOURCE)
-    assert known is not None
-    assert known.sha256 == hashlib.sha256(index.files[WHEEL]).hexdigest()
-    return Source("up", SOURCE.url, COMMIT, wheel=REQUIREMENT, known=known)
+    locked_wheel = Library(Store(tmp_path / "first"), {}).wheel(SOURCE)
+    assert locked_wheel is not None
+    assert locked_wheel.sha256 == hashlib.sha256(index.files[WHEEL]).hexdigest()
+    return Source("up", SOURCE.url, COMMIT, wheel=REQUIREMENT, known_wheel=locked_wheel)
 
 
 def _read(tmp_path: Path, source: Source, blob: str | None = None) -> object:
@@ -82,21 +82,24 @@ def test_a_forged_wheel_is_refused_and_both_hashes_named(
     for blob in (None, blob_id(FORGED), blob_id(DATA)):
         answer = _read(tmp_path, genuine, blob)
         assert isinstance(answer, Unreachable)
-        assert genuine.known is not None
+        assert genuine.known_wheel is not None
         forged = hashlib.sha256(index.files[WHEEL]).hexdigest()
-        assert f"gives sha256 {forged}, the lock has {genuine.known.sha256}" in answer.reasons[-1]
+        assert (
+            f"gives sha256 {forged}, the lock has {genuine.known_wheel.sha256}"
+            in answer.reasons[-1]
+        )
 
 
 @pytest.mark.parametrize("claimed", ["the lock's", ""])
 def test_a_forged_wheel_under_the_right_hash_is_told_by_its_record(
     tmp_path: Path, genuine: Source, index: Index, claimed: str
 ) -> None:
-    assert genuine.known is not None
+    assert genuine.known_wheel is not None
     index.files[WHEEL] = _wheel(tmp_path, FORGED)
-    index.hashes[WHEEL] = genuine.known.sha256 if claimed else ""
+    index.hashes[WHEEL] = genuine.known_wheel.sha256 if claimed else ""
     answer = _read(tmp_path, genuine)
     assert isinstance(answer, Unreachable)
-    assert f"the lock knows {genuine.known.record}" in answer.reasons[-1]
+    assert f"the lock knows {genuine.known_wheel.record}" in answer.reasons[-1]
 
 
 def test_a_forged_file_under_the_right_record_is_refused(
@@ -111,9 +114,9 @@ def test_a_forged_file_under_the_right_record_is_refused(
     with zipfile.ZipFile(forged, "w") as archive:
         for name in whole.namelist():
             archive.writestr(name, FORGED if name == PATH else whole.read(name))
-    assert genuine.known is not None
+    assert genuine.known_wheel is not None
     index.files[WHEEL] = forged.getvalue()
-    index.hashes[WHEEL] = genuine.known.sha256
+    index.hashes[WHEEL] = genuine.known_wheel.sha256
     answer = _read(tmp_path, genuine)
     assert isinstance(answer, Unreachable)
     assert "is not the file of which RECORD has the hash" in answer.reasons[-1]
@@ -142,10 +145,10 @@ def test_an_index_that_gives_no_hash_is_said_to(
     tmp_path: Path, genuine: Source, index: Index
 ) -> None:
     index.hashes[WHEEL] = ""
-    said: list[str] = []
-    library = Library(Store(tmp_path / "cache"), {}, progress=said.append)
+    reports: list[str] = []
+    library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
     assert isinstance(library.read(genuine, {PATH: None})[PATH], Found)
-    assert said[-1:] == [f"the index gives no hash for {WHEEL}: only its RECORD was compared"]
+    assert reports[-1:] == [f"the index gives no hash for {WHEEL}: only its RECORD was compared"]
 
 
 def test_a_wheel_on_disk_is_hashed_whole(
@@ -153,8 +156,8 @@ def test_a_wheel_on_disk_is_hashed_whole(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    found = Library(Store(tmp_path / "cache"), {}).wheel(SOURCE)
-    assert found == genuine.known
+    wheel = Library(Store(tmp_path / "cache"), {}).wheel(SOURCE)
+    assert wheel == genuine.known_wheel
 
 
 # Of the lock itself.
@@ -171,29 +174,29 @@ def published(scratch: Scratch, index: Index) -> Scratch:
     return scratch
 
 
-def _bench(scratch: Scratch, *, cache: str = "cache", mirror: bool = True) -> Bench:
+def _bench(scratch: Scratch, *, cache: str = "cache", mirror: bool = True) -> CheckSession:
     root = scratch.root / cache
     mirrors = {"up": scratch.upstream} if mirror else {}
-    return Bench(DiskCache(root / "memo"), Library(Store(root), mirrors))
+    return CheckSession(DiskCache(root / "memo"), Library(Store(root), mirrors))
 
 
-def _lock(scratch: Scratch, bench: Bench, lab: Path | None = None) -> Relocked:
-    made = relock(open_lab(lab or scratch.lab, bench))
-    ((lab or scratch.lab) / "citations.lock").write_text(lock_file.dump(made.lock))
-    return made
+def _lock(scratch: Scratch, bench: CheckSession, lab: Path | None = None) -> RelockResult:
+    relocked = relock(open_lab(lab or scratch.lab, bench))
+    ((lab or scratch.lab) / "citations.lock").write_text(lock_file.dump(relocked.lock))
+    return relocked
 
 
 def test_locking_records_the_wheel_and_keeps_it_where_no_index_is(
     published: Scratch, index: Index
 ) -> None:
-    made = _lock(published, _bench(published))
-    wheel = made.lock.sources["up"].wheel
+    relocked = _lock(published, _bench(published))
+    wheel = relocked.lock.sources["up"].wheel
     assert wheel is not None
     assert (wheel.file, wheel.sha256) == (WHEEL, hashlib.sha256(index.files[WHEEL]).hexdigest())
     assert json.loads(published.read("citations.lock"))["version"] == 2
     index.status = 500
     again = _lock(published, _bench(published, cache="other", mirror=False))
-    assert again.lock == made.lock
+    assert again.lock == relocked.lock
     assert again.remarks == []
 
 
@@ -201,10 +204,10 @@ def test_a_wheel_that_cannot_be_recorded_is_said_and_no_obstacle(
     published: Scratch, index: Index
 ) -> None:
     index.status = 500
-    made = _lock(published, _bench(published))
-    assert made.skipped == []
-    assert made.lock.sources["up"].wheel is None
-    (remark,) = made.remarks
+    relocked = _lock(published, _bench(published))
+    assert relocked.skipped == []
+    assert relocked.lock.sources["up"].wheel is None
+    (remark,) = relocked.remarks
     assert f"the wheel {REQUIREMENT} is not recorded" in remark
     assert "answers 500" in remark
 
@@ -214,9 +217,9 @@ def test_a_lock_of_version_1_is_read_and_written_anew(published: Scratch) -> Non
     before["version"] = 1
     published.write("citations.lock", json.dumps(before))
     assert published.codes() == []
-    made = _lock(published, _bench(published))
-    assert made.lock.version == 2
-    assert made.lock.sources["up"].wheel is not None
+    relocked = _lock(published, _bench(published))
+    assert relocked.lock.version == 2
+    assert relocked.lock.sources["up"].wheel is not None
 
 
 def test_a_wheel_of_another_version_or_commit_is_none_of_the_lock() -> None:
@@ -231,7 +234,7 @@ def test_a_wheel_of_another_version_or_commit_is_none_of_the_lock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wheel", "said"),
+    ("wheel", "message"),
     [
         ({"file": "../x.whl", "record": "1" * 64}, "no wheel's file name"),
         ({"file": WHEEL, "record": "1" * 63}, "no sha256"),
@@ -240,12 +243,12 @@ def test_a_wheel_of_another_version_or_commit_is_none_of_the_lock() -> None:
     ],
 )
 def test_a_locks_wheel_that_is_none_ends_the_command(
-    scratch: Scratch, wheel: dict[str, str], said: str
+    scratch: Scratch, wheel: dict[str, str], message: str
 ) -> None:
     data = json.loads(scratch.read("citations.lock"))
     data["sources"]["up"]["wheel"] = wheel
     scratch.write("citations.lock", json.dumps(data))
-    with pytest.raises(NotelabError, match=said):
+    with pytest.raises(NotelabError, match=message):
         scratch.check()
 
 
@@ -253,7 +256,7 @@ def test_a_locks_wheel_that_is_none_ends_the_command(
 
 
 @pytest.fixture
-def mine(published: Scratch) -> Path:
+def sibling_lab(published: Scratch) -> Path:
     """Return a new lab in the same repository, with the same pin and no lock."""
     _lock(published, _bench(published))
     folder = published.book / "experiments/02-mine"
@@ -264,58 +267,64 @@ def mine(published: Scratch) -> Path:
 
 
 def test_a_siblings_lock_vouches_for_a_file_where_no_git_host_is(
-    published: Scratch, mine: Path
+    published: Scratch, sibling_lab: Path
 ) -> None:
     bench = _bench(published, cache="mine", mirror=False)
-    made = _lock(published, bench, mine)
-    assert made.skipped == []
-    (remark,) = made.remarks
+    relocked = _lock(published, bench, sibling_lab)
+    assert relocked.skipped == []
+    (remark,) = relocked.remarks
     assert remark.startswith("up: 1 file vouched for by ")
     assert remark.endswith("01-scratch/citations.lock")
-    theirs = lock_file.load(published.lab / "citations.lock")
-    assert theirs is not None
-    assert made.lock.sources == theirs.sources
-    assert made.lock.sources["up"].files["pkg/scaler.py"].proof == "git"
+    sibling_lock = lock_file.load(published.lab / "citations.lock")
+    assert sibling_lock is not None
+    assert relocked.lock.sources == sibling_lock.sources
+    assert relocked.lock.sources["up"].files["pkg/scaler.py"].proof == "git"
 
 
 def test_a_check_says_who_vouched_until_the_lock_knows_itself(
-    published: Scratch, mine: Path
+    published: Scratch, sibling_lab: Path
 ) -> None:
     before, after = "", ""
     for _ in range(2):
         bench = _bench(published, cache="mine", mirror=False)
-        before, after = after, text.write(check_lab(mine, bench), colour=False)
-        _lock(published, bench, mine)
+        before, after = after, text.write(check_lab(sibling_lab, bench), colour=False)
+        _lock(published, bench, sibling_lab)
     assert "    1 file vouched for by " in before
     assert "vouched for by" not in after
     assert after.endswith("0 findings\n")
 
 
-def test_no_sibling_vouches_for_another_commit_or_address(published: Scratch, mine: Path) -> None:
+def test_no_sibling_vouches_for_another_commit_or_address(
+    published: Scratch, sibling_lab: Path
+) -> None:
     (published.lab / "up-sha.txt").write_text("2" * 40 + "\n")  # its lock is out of date by now
-    made = _lock(published, _bench(published, cache="a", mirror=False), mine)
-    assert len(made.skipped) == 2
+    relocked = _lock(published, _bench(published, cache="a", mirror=False), sibling_lab)
+    assert len(relocked.skipped) == 2
     (published.lab / "up-sha.txt").write_text(f"{published.commit}\n")
-    other = (mine / "lab.toml").read_text("utf-8").replace("invalid/up.git", "invalid/other.git")
-    (mine / "lab.toml").write_text(other, "utf-8")
-    made = _lock(published, _bench(published, cache="b", mirror=False), mine)
-    assert len(made.skipped) == 2
+    lab_file = (
+        (sibling_lab / "lab.toml").read_text("utf-8").replace("invalid/up.git", "invalid/other.git")
+    )
+    (sibling_lab / "lab.toml").write_text(lab_file, "utf-8")
+    relocked = _lock(published, _bench(published, cache="b", mirror=False), sibling_lab)
+    assert len(relocked.skipped) == 2
 
 
 def test_a_sibling_that_is_wrong_gives_way_to_the_commit_itself(
-    published: Scratch, mine: Path
+    published: Scratch, sibling_lab: Path
 ) -> None:
     right = published.read("citations.lock")
     wrong = right.replace(blob_id(UPSTREAM.encode()), "a" * 40)
     assert wrong != right
     published.write("citations.lock", wrong)
-    made = _lock(published, _bench(published, cache="mine"), mine)
-    assert made.skipped == []
-    assert made.lock.sources["up"].files["pkg/scaler.py"].blob == blob_id(UPSTREAM.encode())
-    assert made.remarks == []
+    relocked = _lock(published, _bench(published, cache="mine"), sibling_lab)
+    assert relocked.skipped == []
+    assert relocked.lock.sources["up"].files["pkg/scaler.py"].blob == blob_id(UPSTREAM.encode())
+    assert relocked.remarks == []
 
 
-def test_a_siblings_broken_lock_is_no_fault_of_this_lab(published: Scratch, mine: Path) -> None:
+def test_a_siblings_broken_lock_is_no_fault_of_this_lab(
+    published: Scratch, sibling_lab: Path
+) -> None:
     published.write("citations.lock", "<<<<<<< HEAD\n")
-    made = _lock(published, _bench(published, cache="mine"), mine)
-    assert made.skipped == []
+    relocked = _lock(published, _bench(published, cache="mine"), sibling_lab)
+    assert relocked.skipped == []

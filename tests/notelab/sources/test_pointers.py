@@ -36,9 +36,9 @@ def test_a_citation_of_a_pointer_is_a_finding_and_not_locked(
     scratch: Scratch, kind: str, text: str
 ) -> None:
     point(scratch, text)
-    found = scratch.check().findings
-    assert [one.code for one in found] == ["N213", "N213"]
-    assert all(f"{kind} pointer" in one.message for one in found)
+    findings = scratch.check().findings
+    assert [finding.code for finding in findings] == ["N213", "N213"]
+    assert all(f"{kind} pointer" in finding.message for finding in findings)
     assert [note.proved for note in scratch.check().notes] == [1, 1]
     assert "pkg/large.py" not in scratch.read("citations.lock")
     skipped = dict(relock(open_lab(scratch.lab, scratch.bench())).skipped)
@@ -56,8 +56,8 @@ def test_a_lock_that_knows_a_pointer_makes_it_no_proof(
     lock.sources["up"].files["pkg/large.py"] = lock_file.LockedFile(blob, "git")
     scratch.write("citations.lock", lock_file.dump(lock))
     for mirror in (True, False):  # False: from the store
-        found = scratch.check(mirror=mirror).findings
-        assert [one.code for one in found] == ["N213", "N213"]
+        findings = scratch.check(mirror=mirror).findings
+        assert [finding.code for finding in findings] == ["N213", "N213"]
 
 
 @Pointers

@@ -13,7 +13,7 @@ import pytest
 from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import check_url
-from notelab.sources.git.reach import Reach
+from notelab.sources.git.probe import HostProbe
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from tests.limits import LIMIT
@@ -60,7 +60,7 @@ def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
 ) -> None:
     plain = make_upstream(folder, filters=False)
     answers = _library(tmp_path).read(plain, {ONE: None, TWO: None})
-    assert all(isinstance(one, Found) and one.proof == "git" for one in answers.values())
+    assert all(isinstance(answer, Found) and answer.proof == "git" for answer in answers.values())
 
 
 def test_a_lock_that_an_ended_fetch_left_is_cleared(
@@ -81,7 +81,7 @@ def test_a_commit_that_was_fetched_once_needs_no_remote_again(
     _library(tmp_path).read(upstream, {ONE: None})
     shutil.rmtree(folder)
     shutil.rmtree(tmp_path / "cache/blobs")
-    monkeypatch.setattr(Reach, "check", refuse)
+    monkeypatch.setattr(HostProbe, "check", refuse)
     assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], Found)
 
 
@@ -99,8 +99,8 @@ def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: boo
 
 def test_a_linked_worktree_is_a_mirror_too(tmp_path: Path, folder: Path, upstream: Source) -> None:
     git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    found = _library(tmp_path, tmp_path / "linked", offline=True).read(upstream, {ONE: None})
-    assert isinstance(found[ONE], Found)
+    answer = _library(tmp_path, tmp_path / "linked", offline=True).read(upstream, {ONE: None})
+    assert isinstance(answer[ONE], Found)
 
 
 def test_a_path_that_the_commit_lacks_is_definitely_absent_and_near_ones_are_named(
@@ -110,7 +110,7 @@ def test_a_path_that_the_commit_lacks_is_definitely_absent_and_near_ones_are_nam
     absent = answer["pkg/deep/ones.py"]
     assert isinstance(absent, Absent)
     assert absent.definite
-    assert absent.near[0] == ONE
+    assert absent.suggestions[0] == ONE
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
@@ -154,8 +154,8 @@ def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
         answers = dict(library.read(source, dict.fromkeys(names)))
         refused = answers.pop(name)
         assert isinstance(refused, Unreachable)
-        assert any(f"object {blob[:12]} is damaged" in one for one in refused.reasons)
-        assert all(isinstance(one, Found) for one in answers.values())
+        assert any(f"object {blob[:12]} is damaged" in answer for answer in refused.reasons)
+        assert all(isinstance(answer, Found) for answer in answers.values())
         stored.write_bytes(whole)
 
 
@@ -288,9 +288,9 @@ def test_a_worktree_is_a_real_clone_at_the_pin_with_nothing_run_or_followed(
     assert git(place, "status", "--porcelain") == ""
     assert not (place / "pkg/link.py").is_symlink()
     assert (place / ONE).read_text() == "def one():\n    return 1\n"
-    said: list[str] = []
-    Library(Store(tmp_path / "cache"), {}, progress=said.append).worktree(upstream, place)
-    assert "already" in said[0]
+    reports: list[str] = []
+    Library(Store(tmp_path / "cache"), {}, progress=reports.append).worktree(upstream, place)
+    assert "already" in reports[0]
     (place / ONE).write_text("def one():\n    return 2\n")
     with pytest.raises(SourceError, match=f"1 of its files were changed: {ONE}"):
         library.worktree(upstream, place)
@@ -323,7 +323,7 @@ def test_a_worktree_is_never_laid_over_someone_elses_files(
     (place / "thesis.txt").write_text("years of work")
     with pytest.raises(SourceError, match="is there already"):
         _library(tmp_path, folder).worktree(upstream, place)
-    assert [one.name for one in place.iterdir()] == ["thesis.txt"]
+    assert [path.name for path in place.iterdir()] == ["thesis.txt"]
 
 
 def test_a_worktree_that_nobody_hands_over_leaves_nothing_behind(
@@ -403,12 +403,12 @@ def test_two_at_once_wait_for_each_other(tmp_path: Path, upstream: Source) -> No
 def test_a_host_that_refuses_is_asked_once_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, int]] = []
+    connections: list[tuple[str, int]] = []
     done = threading.Event()
 
     def refuse(address: tuple[str, int], timeout: float) -> None:
         assert timeout <= 10
-        asked.append(address)
+        connections.append(address)
         done.set()
         raise ConnectionRefusedError(111, "Connection refused")
 
@@ -422,4 +422,4 @@ def test_a_host_that_refuses_is_asked_once_a_run(
         assert isinstance(answer, Unreachable)
         assert "git: h.invalid can't be reached (Connection refused)" in answer.reasons
     assert done.is_set()
-    assert asked == [("h.invalid", 443)]
+    assert connections == [("h.invalid", 443)]

@@ -45,17 +45,19 @@ def _library(tmp_path: Path) -> Library:
 def test_two_files_of_a_large_wheel_move_a_hundredth_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = make_wheel(tmp_path, FILES)
-    with serving(made) as index:
+    wheel = make_wheel(tmp_path, FILES)
+    with serving(wheel) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        known = {path: blob_id(data) for path, data in FILES.items()}
-        answers = _library(tmp_path).read(SOURCE, dict(known))
-        assert all(isinstance(one, Found) for one in answers.values()), answers
+        wanted = {path: blob_id(data) for path, data in FILES.items()}
+        answers = _library(tmp_path).read(SOURCE, dict(wanted))
+        assert all(isinstance(name, Found) for name in answers.values()), answers
         assert index.moved < 150_000
-        assert index.moved < made.stat().st_size / 50
+        assert index.moved < wheel.stat().st_size / 50
         before = index.moved
-        again = _library(tmp_path).read(SOURCE, dict(known))
-        assert [one.provider for one in again.values() if isinstance(one, Found)] == ["store"] * 2
+        again = _library(tmp_path).read(SOURCE, dict(wanted))
+        assert [name.provider for name in again.values() if isinstance(name, Found)] == [
+            "store"
+        ] * 2
         assert index.moved == before
 
 
@@ -89,7 +91,7 @@ def test_other_bytes_than_the_locks_are_refused_and_both_ids_named(
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         answer = _library(tmp_path).read(SOURCE, {PATH: "a" * 40})[PATH]
     assert isinstance(answer, Unreachable)
-    assert any("a" * 40 in one and blob_id(DATA) in one for one in answer.reasons)
+    assert any("a" * 40 in reason and blob_id(DATA) in reason for reason in answer.reasons)
 
 
 def test_a_file_that_the_wheel_lacks_is_not_said_to_be_absent_from_the_commit(
@@ -100,7 +102,7 @@ def test_a_file_that_the_wheel_lacks_is_not_said_to_be_absent_from_the_commit(
         answer = _library(tmp_path).read(SOURCE, {"trial/ones.py": None})["trial/ones.py"]
     assert isinstance(answer, Absent)
     assert not answer.definite
-    assert PATH in answer.near
+    assert PATH in answer.suggestions
 
 
 @pytest.mark.parametrize(
@@ -257,8 +259,8 @@ def test_a_local_version_counts_as_its_release(tmp_path: Path, installed: Path) 
 
 
 def test_another_version_does_not_answer(tmp_path: Path, installed: Path) -> None:
-    other = Source("up", "ext::refused", COMMIT, wheel=f"{NAME}==1.0.1")
-    answer = _offline(tmp_path, other)
+    source = Source("up", "ext::refused", COMMIT, wheel=f"{NAME}==1.0.1")
+    answer = _offline(tmp_path, source)
     assert isinstance(answer, Unreachable)
     assert "is 1.0, the pin is 1.0.1" in answer.reasons[0]
 

@@ -10,8 +10,8 @@ from notelab.sources.answers import Absent, Found, Offered, Source, SourceError,
 from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import Remote
 from notelab.sources.index import address, published
-from notelab.sources.kept import MINUTES, Kept
 from notelab.sources.library import Library
+from notelab.sources.response_cache import MINUTES, ResponseCache
 from notelab.sources.store import Store
 from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
@@ -32,7 +32,7 @@ class Host:
         self.may_answer = threading.Event()
         self.there = False
 
-    def reach(self) -> None:
+    def probe(self) -> None:
         self.asked += 1
         answers = self.may_answer.wait(LONG)
         self.answered += 1
@@ -43,10 +43,10 @@ class Host:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    made = Host()
-    monkeypatch.setattr(Remote, "reach", lambda _remote, _url: made.reach())
-    yield made
-    made.may_answer.set()
+    git_host = Host()
+    monkeypatch.setattr(Remote, "probe", lambda _remote, _url: git_host.probe())
+    yield git_host
+    git_host.may_answer.set()
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
         yield running
 
 
-def _library(tmp_path: Path, *, anew: bool = False) -> Library:
-    return Library(Store(tmp_path / "cache"), {}, anew=anew)
+def _library(tmp_path: Path, *, refresh: bool = False) -> Library:
+    return Library(Store(tmp_path / "cache"), {}, refresh=refresh)
 
 
 def _read(library: Library, path: str, blob: str | None) -> object:
@@ -108,15 +108,19 @@ def test_several_sources_are_asked_at_the_same_time_and_each_once(
     host.may_answer.set()
     meeting = threading.Barrier(2)
     index.before_page = lambda: meeting.wait(LONG)
-    other = Source("other", SOURCE.url, "2" * 40, wheel=SOURCE.wheel)
+    second = Source("other", SOURCE.url, "2" * 40, wheel=SOURCE.wheel)
     library = _library(tmp_path)
-    known = {PATH: blob_id(DATA), SECOND: blob_id(OTHER)}
-    questions = [(one, {path: blob}) for one in (SOURCE, other) for path, blob in known.items()]
-    library.ahead([(source, dict(wanted)) for source, wanted in questions])
-    asked = len(index.requests)
+    blobs = {PATH: blob_id(DATA), SECOND: blob_id(OTHER)}
+    questions = [
+        (source, {path: blob}) for source in (SOURCE, second) for path, blob in blobs.items()
+    ]
+    library.prefetch([(source, dict(wanted)) for source, wanted in questions])
+    requests = len(index.requests)
     for source, wanted in questions:
-        assert all(isinstance(one, Found) for one in library.read(source, dict(wanted)).values())
-    assert len(index.requests) == asked
+        assert all(
+            isinstance(answer, Found) for answer in library.read(source, dict(wanted)).values()
+        )
+    assert len(index.requests) == requests
     assert index.asked_for("/simple/") == 2
 
 
@@ -140,9 +144,9 @@ def test_an_address_with_a_secret_in_it_is_not_kept(
     index.files[f"{WHEEL}?token=s3cret"] = index.files[WHEEL]
     index.page = f"<a href='/files/{WHEEL}?token=s3cret'>{WHEEL}</a>".encode()
     assert isinstance(_read(_library(tmp_path), PATH, blob_id(DATA)), Found)
-    kept = [one.read_bytes() for one in (tmp_path / "cache").rglob("*") if one.is_file()]
-    assert kept
-    assert not [one for one in kept if b"s3cret" in one]
+    cached = [path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert cached
+    assert not [path for path in cached if b"s3cret" in path]
 
 
 def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
@@ -153,11 +157,11 @@ def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
         answer = _read(_library(tmp_path), path, "a" * 40)
         assert isinstance(answer, Unreachable)
         assert any("holds no such file" in reason for reason in answer.reasons)
-    before, asked = len(index.requests), host.asked
+    before, requests = len(index.requests), host.asked
     answer = _read(_library(tmp_path), "trial/ones.py", None)
     assert isinstance(answer, Absent)
-    assert PATH in answer.near
-    assert (len(index.requests), host.asked) == (before, asked) == (before, 1)
+    assert PATH in answer.suggestions
+    assert (len(index.requests), host.asked) == (before, requests) == (before, 1)
 
 
 @pytest.mark.parametrize("fault", ["no wheel", "no index", "no answer"])
@@ -183,7 +187,7 @@ def test_a_no_is_kept_for_some_minutes_and_says_how_to_ask_again(
         if "installed" not in reason
     ] == [1, 1]
     index.page, index.status, index.ranges = None, 0, True
-    assert isinstance(_read(_library(tmp_path, anew=True), PATH, blob_id(DATA)), Found)
+    assert isinstance(_read(_library(tmp_path, refresh=True), PATH, blob_id(DATA)), Found)
     # and what was answered then counts from now on
     assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
 
@@ -206,10 +210,10 @@ def test_a_server_that_never_ends_its_answer_is_given_up(
 def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: Index) -> None:
     host.may_answer.set()
     _read(_library(tmp_path), PATH, blob_id(DATA))
-    damaged = [one for one in (tmp_path / "cache/answers").rglob("*") if one.is_file()]
+    damaged = [path for path in (tmp_path / "cache/answers").rglob("*") if path.is_file()]
     assert damaged
-    for one in damaged:
-        one.write_bytes(b"\0damaged")
+    for path in damaged:
+        path.write_bytes(b"\0damaged")
     assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
 
 
@@ -218,27 +222,27 @@ def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
 ) -> None:
     host.may_answer.set()
     (tmp_path / "cache").write_text("a file, no folder")
-    said: list[str] = []
-    library = Library(Store(tmp_path / "cache"), {}, progress=said.append)
+    reports: list[str] = []
+    library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
     assert isinstance(_read(library, PATH, blob_id(DATA)), Found)
     assert isinstance(_read(library, "trial/three.py", "a" * 40), Unreachable)
-    assert sum("cannot be written" in line for line in said) == 1
+    assert sum("cannot be written" in line for line in reports) == 1
 
 
 def test_a_no_counts_for_some_minutes_and_never_from_the_future(tmp_path: Path) -> None:
     now = 1e9
-    kept = Kept(tmp_path, now=lambda: now)
-    kept.refuse("gone", "git", "up")
+    cache = ResponseCache(tmp_path, now=lambda: now)
+    cache.put_failure("gone", "git", "up")
     now += MINUTES * 60 - 1
-    assert kept.refusal("git", "up") == "gone; asked 10 min ago, `shardbook fetch` asks again"
-    assert kept.refusal("git", "other") == ""
-    assert Kept(tmp_path, anew=True, now=lambda: now).refusal("git", "up") == ""
+    assert cache.get_failure("git", "up") == "gone; asked 10 min ago, `shardbook fetch` asks again"
+    assert cache.get_failure("git", "other") == ""
+    assert ResponseCache(tmp_path, refresh=True, now=lambda: now).get_failure("git", "up") == ""
     now += 1
-    assert kept.refusal("git", "up") == ""
+    assert cache.get_failure("git", "up") == ""
     now -= 1e6  # the clock was set back
-    assert kept.refusal("git", "up") == ""
-    kept.put("no", ("git", "up"), ["what another version kept"])
-    assert kept.refusal("git", "up") == ""
-    kept.refuse("gone", "git", "up")
-    kept.refuse("", "git", "up")
-    assert kept.refusal("git", "up") == ""
+    assert cache.get_failure("git", "up") == ""
+    cache.put("no", ("git", "up"), ["what another version kept"])
+    assert cache.get_failure("git", "up") == ""
+    cache.put_failure("gone", "git", "up")
+    cache.put_failure("", "git", "up")
+    assert cache.get_failure("git", "up") == ""

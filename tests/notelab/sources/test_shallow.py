@@ -30,7 +30,7 @@ def make_shallow(folder: Path) -> None:
 
 
 @pytest.fixture
-def own(scratch: Scratch) -> Scratch:
+def own_book(scratch: Scratch) -> Scratch:
     """Return a lab that cites the repository that it is in, at a commit before the last."""
     shutil.copytree(scratch.upstream / "pkg", scratch.book / "pkg")
     git(scratch.book, "add", "pkg")
@@ -49,31 +49,31 @@ def own(scratch: Scratch) -> Scratch:
 
 
 def test_a_shallow_workbook_is_checked_against_its_lock_and_says_how_to_deepen_it(
-    own: Scratch,
+    own_book: Scratch,
 ) -> None:
-    make_shallow(own.book)
-    shutil.rmtree(own.root / "cache")
-    done = own.run("check")
+    make_shallow(own_book.book)
+    shutil.rmtree(own_book.root / "cache")
+    done = own_book.run("check")
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 checked against the lock only" in done.stdout
     assert "shallow clone" in done.stdout
     assert all(deepen in done.stdout for deepen in DEEPEN)
 
 
-def test_a_shallow_workbook_without_a_lock_says_how_to_deepen_it(own: Scratch) -> None:
-    own.lab.joinpath("citations.lock").unlink()
-    git(own.book, "commit", "-q", "-a", "-m", "no lock")
-    make_shallow(own.book)
-    shutil.rmtree(own.root / "cache")
-    findings = own.check(mirror=False).findings
+def test_a_shallow_workbook_without_a_lock_says_how_to_deepen_it(own_book: Scratch) -> None:
+    own_book.lab.joinpath("citations.lock").unlink()
+    git(own_book.book, "commit", "-q", "-a", "-m", "no lock")
+    make_shallow(own_book.book)
+    shutil.rmtree(own_book.root / "cache")
+    findings = own_book.check(mirror=False).findings
     assert {finding.code for finding in findings} == {"N213"}
-    found = next(finding.found for finding in findings if finding.code == "N213")
-    assert all(deepen in found for deepen in DEEPEN)
+    reasons = next(finding.found for finding in findings if finding.code == "N213")
+    assert all(deepen in reasons for deepen in DEEPEN)
 
 
-def test_a_tag_that_a_shallow_workbook_lacks_is_not_called_unknown_alone(own: Scratch) -> None:
-    make_shallow(own.book)
-    done = own.run("pin", "up", "v1")
+def test_a_tag_that_a_shallow_workbook_lacks_is_not_called_unknown_alone(own_book: Scratch) -> None:
+    make_shallow(own_book.book)
+    done = own_book.run("pin", "up", "v1")
     assert done.returncode == 2
     assert "shallow clone" in done.stderr and DEEPEN[0] in done.stderr
 
@@ -88,6 +88,6 @@ def test_a_shallow_mirror_does_not_make_the_pin_unknown(scratch: Scratch) -> Non
     assert any("shallow clone" in reason for reason in source.reasons)
 
 
-def test_a_whole_workbook_without_the_commit_is_still_no_source_of_it(own: Scratch) -> None:
-    own.write("up-sha.txt", "1" * 40 + "\n")
-    assert "N122" in own.codes(mirror=False)
+def test_a_whole_workbook_without_the_commit_is_still_no_source_of_it(own_book: Scratch) -> None:
+    own_book.write("up-sha.txt", "1" * 40 + "\n")
+    assert "N122" in own_book.codes(mirror=False)

@@ -18,10 +18,10 @@ def _files(root: Path) -> list[Path]:
 
 def test_a_blob_has_the_id_that_git_gives_it() -> None:
     data = b"a line\n\xff\0"
-    told = subprocess.run(
+    identity = subprocess.run(
         ["git", "hash-object", "--stdin"], input=data, capture_output=True, check=True
     )
-    assert blob_id(data) == told.stdout.decode().strip()
+    assert blob_id(data) == identity.stdout.decode().strip()
 
 
 def test_what_was_put_is_got_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -78,12 +78,12 @@ def test_a_store_that_cannot_be_written_does_without_and_says_so_once(tmp_path: 
     upstream = make_upstream(tmp_path / "upstream")
     blocked = tmp_path / "a-file"
     blocked.write_text("no folder")
-    said: list[str] = []
-    library = Library(Store(blocked), {}, progress=said.append)
+    reports: list[str] = []
+    library = Library(Store(blocked), {}, progress=reports.append)
     for _ in range(2):
         answer = library.read(upstream, {"pkg/deep/one.py": None})["pkg/deep/one.py"]
         assert isinstance(answer, Found)
-    assert len([line for line in said if "cannot be written" in line]) == 1
+    assert len([line for line in reports if "cannot be written" in line]) == 1
 
 
 def test_what_is_stored_is_readable_by_its_owner(tmp_path: Path) -> None:

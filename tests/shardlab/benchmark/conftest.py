@@ -13,8 +13,8 @@ def quick(request: pytest.FixtureRequest) -> bool:
 
     What is published names a commit: with another code than that, nothing is measured.
     """
-    asked = bool(request.config.getoption("--quick"))
+    is_quick = bool(request.config.getoption("--quick"))
     code = ["git", "status", "--porcelain", "--", "tools", "tests", ".ci/lock"]
-    if not asked and subprocess.run(code, cwd=ROOT, capture_output=True, check=True).stdout:
+    if not is_quick and subprocess.run(code, cwd=ROOT, capture_output=True, check=True).stdout:
         pytest.fail("tools/ or tests/ differ from the commit: commit first, or take --quick")
-    return asked
+    return is_quick

@@ -104,7 +104,7 @@ def compare(
         ):  # fmt: skip
             place, _, name = metric.id.partition(" ")
             results[int(place)].launches[-1][name] = metric.series[0]
-        loads = [said for said in heard if isinstance(said, Load)]
+        loads = [progress for progress in heard if isinstance(progress, Load)]
         for case, load in zip(results, loads, strict=True):
             case.load += load
     return results

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.shardlab.compositions import pages
-from tests.shardlab.compositions.drawn import Composition, draw, on
+from tests.shardlab.compositions.composition import Composition, draw, on
 from tests.shardlab.compositions.step import alone, differences
 from tests.shardlab.compositions.test_two_grids import worst
 from tests.shardlab.compositions.two_grids import draw_run

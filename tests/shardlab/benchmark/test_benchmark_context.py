@@ -45,11 +45,11 @@ def build(world: World, *, sequence: int, hidden: int = 128) -> Iterator[dict[st
         return GPT(config, tensor=Axis.alone(), context=context)
 
     def on(context: ContextParallel) -> Step:
-        cut, mine, wanted = model(context), context.shard(tokens), context.shard(targets)
+        cut, shard, wanted = model(context), context.shard(tokens), context.shard(targets)
 
         def step() -> float:
             cut.zero_grad()
-            loss = cut.loss(cut(mine), wanted)
+            loss = cut.loss(cut(shard), wanted)
             loss.backward()
             return float(world.whole.all_reduce(loss.detach()[None], op="mean")[0])
 

@@ -71,53 +71,56 @@ ABOUT = {
 }
 
 
-def ratios(theirs: Act, ours: Act, rounds: int = 7) -> list[float]:
-    """How many times ours is as fast, in each round after one that warms up."""
-    found = []
+def ratios(reference: Act, ours: Act, rounds: int = 7) -> list[float]:
+    """Return reference time / our time of each round; the first round warms up and is left out."""
+    ratios_by_round = []
     for _ in range(rounds + 1):
         seconds = []
-        for act in (theirs, ours):
+        for act in (reference, ours):
             begun = time.process_time()
             act()
             seconds.append(time.process_time() - begun)
-        found.append(seconds[0] / seconds[1])
-    return found[1:]
+        ratios_by_round.append(seconds[0] / seconds[1])
+    return ratios_by_round[1:]
 
 
-def beside(tmp_path: Path, tokens: int) -> dict[str, list[float]]:
-    """The ratios of each act, over a corpus of so many tokens."""
+def measure_ratios(tmp_path: Path, tokens: int) -> dict[str, list[float]]:
+    """Return the ratios of each act's rounds, over a corpus of `tokens` tokens in `tmp_path`."""
     draw = np.random.default_rng(0)
     lengths = draw.integers(1, 2 * MEAN, tokens // MEAN)
     text = draw.integers(0, 50_000, int(lengths.sum()))
     documents = np.split(text, np.cumsum(lengths)[:-1])
     tensors = [torch.from_numpy(document) for document in documents]
 
-    def theirs() -> None:
+    def stream_reference() -> None:
         builder = IndexedDatasetBuilder(f"{tmp_path}/theirs.bin", dtype=np.uint16)
         for tensor in tensors:
             builder.add_item(tensor)
             builder.end_document()
         builder.finalize(f"{tmp_path}/theirs.idx")
 
-    def streamed() -> None:
+    def stream() -> None:
         with Writer(tmp_path / "ours", np.uint16) as writer:
             for document in documents:
                 writer.add(document)
 
-    def bulk() -> None:
+    def write_at_once() -> None:
         with Writer(tmp_path / "ours", np.uint16) as writer:
             writer.extend(text, lengths)
 
-    found = {"streaming": ratios(theirs, streamed, 3), "bulk": ratios(theirs, bulk, 3)}
+    ratios_by_act = {
+        "streaming": ratios(stream_reference, stream, 3),
+        "bulk": ratios(stream_reference, write_at_once, 3),
+    }
     corpus, recipe = Corpus(tmp_path / "ours"), Recipe(sequence=SEQUENCE)
     dataset = IndexedDataset(f"{tmp_path}/theirs")
     chosen = np.arange(len(lengths), dtype=np.int32)
 
     def build() -> Samples:
-        made = build_indices(corpus.lengths, range(len(corpus)), recipe)
-        return Samples(corpus, made, recipe)
+        indices = build_indices(corpus.lengths, range(len(corpus)), recipe)
+        return Samples(corpus, indices, recipe)
 
-    def build_theirs() -> None:
+    def build_reference() -> None:
         state = np.random.RandomState(1234)
         order = gpt_dataset._build_document_index(chosen, 1, state, False)
         epoch = int(np.sum(dataset.sequence_lengths[chosen]))
@@ -125,7 +128,7 @@ def beside(tmp_path: Path, tokens: int) -> dict[str, list[float]]:
         begins = helpers.build_sample_idx(whole, order, SEQUENCE, 1, epoch, True, True)
         gpt_dataset._build_shuffle_index(len(begins) - 1, len(begins) - 1, state)
 
-    found["build"] = ratios(build_theirs, build)
+    ratios_by_act["build"] = ratios(build_reference, build)
     settings = config(SEQUENCE, split="1", path_to_cache=f"{tmp_path}/cache")
     reads = GPTDataset(dataset, f"{tmp_path}/theirs", chosen, None, Split.train, settings)
     folders = map(str, itertools.count())  # a new cache for each build
@@ -133,28 +136,29 @@ def beside(tmp_path: Path, tokens: int) -> dict[str, list[float]]:
     def keep() -> None:
         Builder(tmp_path / "kept" / next(folders)).samples(corpus, recipe)
 
-    def keep_theirs() -> None:
-        other = config(SEQUENCE, split="1", path_to_cache=str(tmp_path / "kept" / next(folders)))
-        GPTDataset(dataset, f"{tmp_path}/theirs", chosen, None, Split.train, other)
+    def keep_reference() -> None:
+        cache = str(tmp_path / "kept" / next(folders))
+        cached_settings = config(SEQUENCE, split="1", path_to_cache=cache)
+        GPTDataset(dataset, f"{tmp_path}/theirs", chosen, None, Split.train, cached_settings)
 
-    found["build and keep"] = ratios(keep_theirs, keep, 30 if tokens < 10**8 else 7)
-    mine = build()
-    places = range(min(len(mine), 2000))
-    found["query"] = ratios(
+    ratios_by_act["build and keep"] = ratios(keep_reference, keep, 30 if tokens < 10**8 else 7)
+    built = build()
+    places = range(min(len(built), 2000))
+    ratios_by_act["query"] = ratios(
         lambda: [reads._query_document_sample_shuffle_indices(place) for place in places],
-        lambda: [mine[place] for place in places],
+        lambda: [built[place] for place in places],
     )
-    found["item"] = ratios(
-        lambda: [reads[place] for place in places], lambda: [mine[place] for place in places]
+    ratios_by_act["item"] = ratios(
+        lambda: [reads[place] for place in places], lambda: [built[place] for place in places]
     )
-    return found
+    return ratios_by_act
 
 
 def test_corpora_and_samples_beside_megatrons(tmp_path: Path, quick: bool) -> None:
     cases = []
     for tokens in SIZES[:1] if quick else SIZES:
         (tmp_path / str(tokens)).mkdir()
-        cases.append({"tokens": tokens, "ratios": beside(tmp_path / str(tokens), tokens)})
+        cases.append({"tokens": tokens, "ratios": measure_ratios(tmp_path / str(tokens), tokens)})
         shutil.rmtree(tmp_path / str(tokens))
     about = provenance(Settings(), [], ranks=None) | {"command": "make benchmark"}
     result = {"schema": 1, "what": "corpora", "provenance": about, "cases": cases}
@@ -166,10 +170,10 @@ def test_corpora_and_samples_beside_megatrons(tmp_path: Path, quick: bool) -> No
         table.fill(page, "corpora", render(result, language))
     # A tenth is what such a ratio moves by from run to run.
     missed = [
-        f"{act} {found:.2f} of {case['tokens']:,} tokens, not {GOALS[act]:.2f}"
+        f"{act} {ratio:.2f} of {case['tokens']:,} tokens, not {GOALS[act]:.2f}"
         for case in cases
         for act, rounds in case["ratios"].items()
-        if (found := statistics.median(rounds)) < 0.9 * GOALS[act]
+        if (ratio := statistics.median(rounds)) < 0.9 * GOALS[act]
     ]
     assert not missed, "\n".join(missed)
 
@@ -202,14 +206,14 @@ def test_a_blend_of_a_million_samples_takes_at_most_one_and_a_half_seconds(
     share, size = normalize_weights(weights), 10**5 if quick else 10**6
     corpora, samples = np.zeros(size, np.int16), np.zeros(size, np.int64)
 
-    def theirs() -> None:
+    def blend_reference() -> None:
         helpers.build_blending_indices(corpora, samples, share.tolist(), 4, size, False)
 
     begun = time.process_time()
-    found = greedy_order(share, size)
+    order = greedy_order(share, size)
     seconds = time.process_time() - begun
     print(f"\n{weights}: {seconds:.3f} s; ", end="")
-    times = statistics.median(ratios(theirs, lambda: greedy_order(share, size)))
+    times = statistics.median(ratios(blend_reference, lambda: greedy_order(share, size)))
     print(f"{times:.2f} times as fast as Megatron's C++")
-    assert all(map(np.array_equal, found, (corpora, samples)))
+    assert all(map(np.array_equal, order, (corpora, samples)))
     assert quick or seconds <= 1.5

@@ -71,10 +71,10 @@ def test_a_sharded_step_beside_fsdp1_and_fsdp2(quick: bool) -> None:
 @contextmanager
 def with_adamw(world: World, *, hidden: int, adamw: str) -> Iterator[dict[str, Step]]:
     trainings = {name: fsdp.Training(world, fsdp.WRAPS[name], hidden) for name in fsdp.SHARDED}
-    for one in trainings.values():
-        parameters = one.model.parameters()
-        one.optimizer = torch.optim.AdamW(parameters, lr=1e-4, **FORMS[adamw])  # type: ignore[arg-type]
-    yield {name: one.step for name, one in trainings.items()}
+    for training in trainings.values():
+        parameters = training.model.parameters()
+        training.optimizer = torch.optim.AdamW(parameters, lr=1e-4, **FORMS[adamw])  # type: ignore[arg-type]
+    yield {name: training.step for name, training in trainings.items()}
 
 
 def test_a_sharded_step_with_each_form_of_adamw(quick: bool) -> None:

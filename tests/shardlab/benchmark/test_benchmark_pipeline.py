@@ -85,8 +85,8 @@ def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(
 
 
 def bubbles(world: World, kind: str, settings: dict[str, Any]) -> list[float]:
-    apart = kind == "wait apart"
-    stage = zero_bubble.WaitingApart(WAIT) if apart else bubble.stage(kind, WAIT)
+    waits_apart = kind == "wait apart"
+    stage = zero_bubble.WaitingApart(WAIT) if waits_apart else bubble.stage(kind, WAIT)
     timelines = bubble.measured(world, stage, watch=NoiseMonitor(world), **settings)
     return [idle(timeline) for timeline in timelines]
 
@@ -111,9 +111,9 @@ def test_the_bubble_is_within_a_twentieth_of_theory(
 ) -> None:
     m = 8
     settings = {"schedule": schedule, "microbatches": m, "rounds": 3 if quick else 15}
-    found = statistics.median(pool(p).run(bubbles, kind, settings, timeout=300)[0])
+    idle_share = statistics.median(pool(p).run(bubbles, kind, settings, timeout=300)[0])
     whole = 3 * m + p - 1  # of zb-h1, where forward, backward and weights take as long
     theory = (p - 1) / (whole if schedule == "zb-h1" else m + p - 1)
     label = "computing" if kind == "compute" else "timed waits in place of work"
-    print(f"\n{schedule}, {p} stages ({label}): bubble {found:.3f}, in theory {theory:.3f}")
-    assert quick or abs(found - theory) <= 0.05
+    print(f"\n{schedule}, {p} stages ({label}): bubble {idle_share:.3f}, in theory {theory:.3f}")
+    assert quick or abs(idle_share - theory) <= 0.05

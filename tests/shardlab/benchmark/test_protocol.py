@@ -80,10 +80,10 @@ def idle(world: World, *, hidden: int) -> Iterator[dict[str, rounds.Step]]:
 def test_what_is_measured_comes_with_what_else_ran() -> None:
     plan = protocol.Plan(launches=2, seconds=0, least=2, most=2, warmup=0)
     cases = protocol.compare(idle, [{"hidden": 1}, {"hidden": 2}], ranks=2, plan=plan)
-    for one in cases:
-        assert [sorted(launch) for launch in one.launches] == [["a", "b"]] * 2
-        kept = sum(len(launch["a"]) for launch in one.launches)
-        assert one.load.rounds - one.load.dropped == kept >= 4
+    for case_result in cases:
+        assert [sorted(launch) for launch in case_result.launches] == [["a", "b"]] * 2
+        rounds_kept = sum(len(launch["a"]) for launch in case_result.launches)
+        assert case_result.load.rounds - case_result.load.dropped == rounds_kept >= 4
 
 
 def test_a_table_goes_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ def test_a_table_goes_between_its_markers_and_nowhere_else(tmp_path: Path) -> No
 
 
 LAYOUTS = [
-    one
+    layout
     for module in (
         test_benchmark_collectives, test_benchmark_context, test_benchmark_ddp,
         test_benchmark_experts, test_benchmark_fsdp, test_benchmark_pipeline,
         test_benchmark_tp,
     )
-    for one in vars(module).values()
-    if isinstance(one, table.Layout)
+    for layout in vars(module).values()
+    if isinstance(layout, table.Layout)
 ]  # fmt: skip
 
 

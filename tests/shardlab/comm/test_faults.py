@@ -175,12 +175,12 @@ def run_all_cases() -> dict[Case, list[End]]:
     return ends
 
 
-@pytest.mark.beside(work=run_all_cases)
+@pytest.mark.background(work=run_all_cases)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_every_other_rank_names_the_rank_and_the_collective_in_time(
-    done_beside: dict[Case, list[End]], case: Case
+    background_result: dict[Case, list[End]], case: Case
 ) -> None:
-    ends = done_beside
+    ends = background_result
     where = {"recv": "recv from rank 1", "send": "send to rank 1"}.get(case.call, case.call)
     for end in ends[case]:
         assert end.kind == "CollectiveError", end

@@ -17,7 +17,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "experiments" / "36-compositions" / "results" / "seen.json"
 ALIKE = {"rel": 1e-5, "abs": 1e-9}  # between machines: sums in fp32 come in another order
-MENDED = "the source has mended this, or the fault is another: record the room anew, say since when"
+CHANGED = (
+    "the source has fixed this, or the fault is another one: record the room again, and set `fixed`"
+    " in rooms.toml"
+)
 
 Numbers = dict[str, float]
 Body = Callable[..., Mapping[str, float]]
@@ -61,6 +64,6 @@ def shown(pool: Any, name: str) -> Numbers:
     """Run a room and hold it to the record; return its numbers."""
     numbers = ROOMS[name].seen(pool)
     assert numbers == pytest.approx(recorded()[name], **ALIKE), (
-        f"{MENDED}: `python -m tests.shardlab.compositions.record`"
+        f"{CHANGED}: `python -m tests.shardlab.compositions.record`"
     )
     return numbers

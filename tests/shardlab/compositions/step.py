@@ -28,8 +28,8 @@ from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import Sharding, sharding_of
 from shardlab.pipeline.run import run
 from shardlab.training.step import StepGradients
-from tests.shardlab.compositions.drawn import BATCH, SCHEDULES, Composition
-from tests.shardlab.compositions.played import Loads, drop_by_parts, join_masks
+from tests.shardlab.compositions.composition import BATCH, SCHEDULES, Composition
+from tests.shardlab.compositions.one_process import Loads, drop_by_parts, join_masks
 from tests.shardlab.fsdp_models import gathered
 
 HUGE = 1e9  # a limit to the norm that changes nothing
@@ -56,7 +56,7 @@ def alone(case: Composition) -> Step:
 
 
 def _played(case: Composition, loads: Loads) -> Step:
-    found, counted = Step(), int((case.batch()[1] != IGNORED).sum())
+    result, counted = Step(), int((case.batch()[1] != IGNORED).sum())
     for rank in range(case.data):
         model = case.prepared(GPT(case.config(), tensor=Axis.alone(), dropout_seed=rank))
         join_masks(model, case)
@@ -66,23 +66,23 @@ def _played(case: Composition, loads: Loads) -> Step:
         for router in model.routers:
             router.scale = "tokens" if case.reduction == "tokens" else each
         _pack(case, model, rank)
-        for number, (tokens, targets) in enumerate(_microbatches(case, rank)):
+        for number, (tokens, targets) in enumerate(split_batch(case, rank)):
             if case.reduction == "tokens":
                 for router in model.routers:
                     router.counted = _counted(case, rank)[number], _counted(case)[number]
             loss = _loss(case, model, Axis.alone())(model(tokens), targets) * each
             loss.backward()
-            found.loss += loss.item() / over
+            result.loss += loss.item() / over
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
-                before = found.gradients.get(name)
-                mine = parameter.grad / over
-                found.gradients[name] = mine if before is None else before + mine
+                before = result.gradients.get(name)
+                gradient = parameter.grad / over
+                result.gradients[name] = gradient if before is None else before + gradient
             else:
-                found.gradients.setdefault(name)
-    squares = [g.square().sum() for g in found.gradients.values() if g is not None]
-    found.norm = float(torch.stack(squares).sum().sqrt())
-    return found
+                result.gradients.setdefault(name)
+    squares = [g.square().sum() for g in result.gradients.values() if g is not None]
+    result.norm = float(torch.stack(squares).sum().sqrt())
+    return result
 
 
 class Part(NamedTuple):
@@ -92,8 +92,8 @@ class Part(NamedTuple):
     last: bool
 
 
-def together(world: World, case: Composition) -> tuple[Part, Step]:
-    """The step on the ranks: this rank's part of it."""
+def run_on_ranks(world: World, case: Composition) -> tuple[Part, Step]:
+    """Take the step on the ranks of `world`; return this rank's part of it."""
     grid = Grid(
         world=world, tensor=case.tensor, context=case.context, pipeline=case.pipeline,
         data=case.data, expert=case.expert, expert_tensor=case.expert_tensor,
@@ -125,45 +125,45 @@ def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     gradients.replicas.zero_grad()
     if case.experts:
         gradients.expert_replicas.zero_grad()
-    found, mine = Step(), _microbatches(case, grid.data.rank, chunks[0])
-    each = [int((targets != IGNORED).sum()) for _, targets in mine]
+    result, microbatches = Step(), split_batch(case, grid.data.rank, chunks[0])
+    each = [int((targets != IGNORED).sum()) for _, targets in microbatches]
     counted = sum(each)
     if case.reduction == "tokens":
         gradients.begin(tokens=each)
     losses = _run(case, grid, chunks, chunks)
-    found.norm = float(gradients.finish())
+    result.norm = float(gradients.finish())
     attribute = gradients.replicas.attribute
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
-            found.gradients[name] = getattr(parameter, attribute, None)
+            result.gradients[name] = getattr(parameter, attribute, None)
     if losses:
         total = torch.stack(losses).sum()
         if case.reduction == "tokens":
             every = grid.replicas.all_reduce(torch.tensor([float(counted)], dtype=torch.float64))
-            found.loss = float(grid.replicas.all_reduce(total[None])[0] / every[0])
+            result.loss = float(grid.replicas.all_reduce(total[None])[0] / every[0])
         else:
             mean = total[None] / case.microbatches
             over = {"mean": grid.replicas, "sum": grid.context}[case.reduction].size
-            found.loss = float(grid.replicas.all_reduce(mean)[0]) / over
-    return found
+            result.loss = float(grid.replicas.all_reduce(mean)[0]) / over
+    return result
 
 
 def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
-    strategy, found = ShardingStrategy[str(case.sharded)], Step()
+    strategy, result = ShardingStrategy[str(case.sharded)], Step()
     wrapped = [
         FSDP(chunk, grid.replicas, units=chunk.layers.values(), strategy=strategy)
         for chunk in chunks
     ]
     gradients = StepGradients(wrapped, grid, microbatches=case.microbatches, max_norm=HUGE)
     losses = _run(case, grid, chunks, wrapped)
-    found.norm = float(gradients.finish())
-    for flat in (flat for one in wrapped for flat in one.flats):
+    result.norm = float(gradients.finish())
+    for flat in (flat for module in wrapped for flat in module.flats):
         if flat.shard_f.grad is not None:
-            found.gradients |= gathered(flat, flat.shard_f.grad)
+            result.gradients |= gathered(flat, flat.shard_f.grad)
     if losses:
         mean = torch.stack(losses).mean()[None]
-        found.loss = float(grid.replicas.all_reduce(mean, op="mean")[0])
-    return found
+        result.loss = float(grid.replicas.all_reduce(mean, op="mean")[0])
+    return result
 
 
 def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[Tensor]:
@@ -173,7 +173,7 @@ def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[
     return run(
         SCHEDULES[case.schedule](case.pipeline, case.microbatches),
         run_by,
-        _microbatches(case, grid.data.rank, chunks[0]),
+        split_batch(case, grid.data.rank, chunks[0]),
         _loss(case, chunks[-1], grid.tensor),
         axis=grid.pipeline,
         shape=chunks[0].hidden_shape(rows, 8),
@@ -181,16 +181,17 @@ def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[
     )
 
 
-def _microbatches(case: Composition, rank: int, model: GPT | None = None) -> list[Any]:
-    own = model.context.shard if model and model.context else lambda x: x
-    mine = [own(x.chunk(case.data)[rank]).chunk(case.microbatches) for x in case.batch()]
-    return list(zip(*mine, strict=True))
+def split_batch(case: Composition, rank: int, model: GPT | None = None) -> list[Any]:
+    """Return this data rank's (tokens, targets) of each micro-batch, cut over the context axis."""
+    shard = model.context.shard if model and model.context else lambda x: x
+    columns = [shard(x.chunk(case.data)[rank]).chunk(case.microbatches) for x in case.batch()]
+    return list(zip(*columns, strict=True))
 
 
 def _counted(case: Composition, rank: int | None = None) -> list[int]:
     """How many targets count in each micro-batch, of one data rank or of all."""
     ranks = range(case.data) if rank is None else [rank]
-    each = [[int((y != IGNORED).sum()) for _, y in _microbatches(case, r)] for r in ranks]
+    each = [[int((y != IGNORED).sum()) for _, y in split_batch(case, r)] for r in ranks]
     return [sum(column) for column in zip(*each, strict=True)]
 
 
@@ -198,7 +199,7 @@ def _pack(case: Composition, model: GPT, rank: int) -> None:
     """Hand the model each micro-batch's documents; their forwards come in order."""
     if case.packed:
         documents = iter(case.documents().chunk(case.data)[rank].chunk(case.microbatches))
-        model.register_forward_pre_hook(lambda _, given: (*given, next(documents)))
+        model.register_forward_pre_hook(lambda _, inputs: (*inputs, next(documents)))
 
 
 def _loss(case: Composition, model: GPT, tensor: Axis) -> Any:
@@ -209,16 +210,16 @@ def _loss(case: Composition, model: GPT, tensor: Axis) -> Any:
 
 def differences(world: World, case: Composition, right: Step) -> dict[str, float]:
     """How far this rank's part of the step is from that of one process, by name."""
-    part, found = together(world, case)
-    off = {"norm": abs(found.norm / right.norm - 1)}
+    part, actual = run_on_ranks(world, case)
+    off = {"norm": abs(actual.norm / right.norm - 1)}
     if part.last:
-        off["loss"] = abs(found.loss / right.loss - 1)
+        off["loss"] = abs(actual.loss / right.loss - 1)
     largest = max(float(g.abs().max()) for g in right.gradients.values() if g is not None)
     for name, cut in part.shardings.items():
-        mine, whole = found.gradients.get(name), right.gradients[name]
-        if mine is None or whole is None:
-            off[name] = 0.0 if mine is whole else float("inf")
+        gradient, whole = actual.gradients.get(name), right.gradients[name]
+        if gradient is None or whole is None:
+            off[name] = 0.0 if gradient is whole else float("inf")
             continue
         scale = max(float(whole.abs().max()), NEARLY_ZERO * largest)
-        off[name] = float((mine - (cut.local(whole) if cut else whole)).abs().max()) / scale
+        off[name] = float((gradient - (cut.local(whole) if cut else whole)).abs().max()) / scale
     return off

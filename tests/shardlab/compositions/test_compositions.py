@@ -20,7 +20,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.training.step import StepGradients
 from tests.shardlab.compositions import step
-from tests.shardlab.compositions.drawn import FROZEN, Composition, draw, on
+from tests.shardlab.compositions.composition import FROZEN, Composition, draw, on
 from tests.shardlab.compositions.step import Step, differences
 from tests.shardlab.fake_world import alone
 

@@ -22,14 +22,29 @@ def test_a_page_is_what_the_record_gives(language: str) -> None:
     )
 
 
-def test_every_room_is_recorded_and_told_of() -> None:
-    told = re.findall(r"<a id=\"([\w-]+)\"", pages.page("en"))
-    assert told.pop() == "ourselves"
-    assert sorted(told) == sorted(ROOMS) == sorted(recorded())
+def test_every_room_is_recorded_and_described() -> None:
+    anchors = re.findall(r"<a id=\"([\w-]+)\"", pages.page("en"))
+    assert anchors.pop() == "ourselves"
+    assert sorted(anchors) == sorted(ROOMS) == sorted(recorded())
+
+
+def test_every_thread_has_one_state_and_every_room_a_status() -> None:
+    museum = pages.load_museum()
+    linked = {thread for room in museum["room"] for thread in room["threads"]}
+    assert linked == set(museum["threads"]["state"])
+    for room in museum["room"]:
+        assert len({"fixed", "unfixed"} & set(room)) + ("note" in room) >= 1, room["name"]
+        assert not {"fixed", "unfixed"} <= set(room), room["name"]
+    for language in pages.PAGES:
+        threads = re.findall(
+            r"\(https://github\.com/[^)]*\)(?: \(([^)]*)\))?", pages.page(language)
+        )
+        states = {pages.WORDS[language][state] for state in ("open", "closed", "merged", "unknown")}
+        assert set(threads) == states
 
 
 def test_a_number_in_a_sentence_comes_from_the_record() -> None:
-    # Both languages say the same of it, so a number written out by hand would stand in neither.
-    assert pages.said("{ratio:.2f} of it", {"ratio": 0.5}) == "0.50 of it"
+    # Both languages get the number from the record, so neither has it written by hand.
+    assert pages.fill("{ratio:.2f} of it", {"ratio": 0.5}) == "0.50 of it"
     with pytest.raises(KeyError):
-        pages.said("{ratio:.2f} of it", {"size": 0.5})
+        pages.fill("{ratio:.2f} of it", {"size": 0.5})

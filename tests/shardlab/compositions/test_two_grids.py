@@ -60,8 +60,8 @@ def travel(world: World, run: Run, number: int, folder: str, right: Right) -> Di
     for now in run.steps(number):
         gradients.zero_grad()
         one_step._run(now, grid, chunks, parts)
-        mine = one_step._microbatches(now, grid.data.rank, chunks[0])
-        counted = sum(int((targets != IGNORED).sum()) for _, targets in mine)
+        microbatches = one_step.split_batch(now, grid.data.rank, chunks[0])
+        counted = sum(int((targets != IGNORED).sum()) for _, targets in microbatches)
         norm = float(gradients.finish(tokens=counted if leg.reduction == "tokens" else None))
         off[f"norm {now.step}"] = abs(norm / right.norms[now.step] - 1)
         optimizer.step()
@@ -138,11 +138,11 @@ def local_parameters(part: nn.Module) -> dict[str, tuple[Tensor, Sharding | None
     """This rank's slices over the tensor axis, and how they are cut."""
     if not isinstance(part, FSDP):
         return {name: (p.detach(), sharding_of(p)) for name, p in part.named_parameters()}
-    found: dict[str, tuple[Tensor, Sharding | None]] = {}
+    slices: dict[str, tuple[Tensor, Sharding | None]] = {}
     for flat in part.flats:
         cut = dict(zip(flat.layout.names, map(sharding_of, flat.leaves), strict=True))
-        found |= {name: (value, cut[name]) for name, value in gathered(flat, flat.shard_f).items()}
-    return found
+        slices |= {name: (value, cut[name]) for name, value in gathered(flat, flat.shard_f).items()}
+    return slices
 
 
 def worst(pool: Any, run: Run, folder: Path, *fault: Any) -> float:

@@ -25,8 +25,8 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED
 from shardlab.layers.dropout import dropouts_of, number_replicas
 from tests.shardlab.compositions import step as one_step
-from tests.shardlab.compositions.drawn import BATCH, FROZEN, Composition
-from tests.shardlab.compositions.played import Loads, drop_by_parts
+from tests.shardlab.compositions.composition import BATCH, FROZEN, Composition
+from tests.shardlab.compositions.one_process import Loads, drop_by_parts
 
 STEPS = 2  # on each of the two grids
 
@@ -218,6 +218,6 @@ def _play_ranks(model: GPT, leg: Leg, loads: Loads) -> None:
         loads.watch(model)
         for router in model.routers:
             router._loads, router.scale = [], 1 / parts[leg.reduction]
-        for tokens, targets in one_step._microbatches(leg, rank):
+        for tokens, targets in one_step.split_batch(leg, rank):
             loss = one_step._loss(leg, model, Axis.alone())(model(tokens), targets)
             (loss / parts[leg.reduction]).backward()

@@ -20,6 +20,7 @@ from shardlab.comm import World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.life_cycle import ParameterState
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp.test_fsdp_runtime import watched
 from tests.shardlab.fsdp_models import (
     Block,
@@ -32,7 +33,6 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
-from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy
@@ -83,7 +83,7 @@ def freeze(frozen: str) -> Transformer:
     return module
 
 
-@on_its_device
+@on_default_device
 def frozen(world: World) -> None:
     for kind in ("adapters", "mixed", "below", "backbone"):
         for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
@@ -94,7 +94,7 @@ def test_frozen_parameters_get_no_gradient_and_the_others_theirs(pool: Pool) -> 
     pool(2).run(frozen)
 
 
-@on_its_device
+@on_default_device
 def frozen_steps(world: World) -> None:
     whole, module = freeze("mixed"), freeze("mixed")
     train_whole(whole, world.size, "adamw")
@@ -112,7 +112,7 @@ def test_ten_adamw_steps_leave_frozen_parameters_where_they_were(pool: Pool) -> 
     pool(2).run(frozen_steps)
 
 
-@on_its_device
+@on_default_device
 def frozen_memory(world: World) -> None:
     module = freeze("backbone")
     module.positions.requires_grad_(True)  # so that every block has an input that wants a gradient
@@ -127,7 +127,7 @@ def test_a_frozen_unit_is_released_as_soon_as_its_inputs_have_their_gradients(po
     pool(2).run(frozen_memory)
 
 
-@on_its_device
+@on_default_device
 def thawed(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
@@ -146,7 +146,7 @@ def test_a_unit_can_be_frozen_for_a_while_by_its_shard(pool: Pool) -> None:
     pool(2).run(thawed)
 
 
-@on_its_device
+@on_default_device
 def thawed_too_late(world: World) -> None:
     model = FSDP(module := freeze("backbone"), world.whole, units=module.blocks)
     model(*batch(world.rank, 0)).backward()
@@ -159,7 +159,7 @@ def test_a_unit_that_was_frozen_from_the_first_can_not_be_thawed_unseen(pool: Po
     pool(2).run(thawed_too_late)
 
 
-@on_its_device
+@on_default_device
 def given_up(world: World) -> None:
     model = FSDP(module := Transformer(), world.whole, units=module.blocks)
     with model.no_sync():
@@ -177,7 +177,7 @@ def test_a_gradient_that_is_held_and_given_up_is_in_no_later_one(pool: Pool) -> 
 # ---------------------------------------------------------------------- tied parameters
 
 
-@on_its_device
+@on_default_device
 def tied_across(world: World) -> None:
     module = Transformer()
     module.blocks[2].up.weight = module.blocks[1].up.weight
@@ -233,7 +233,7 @@ class Path(Transformer):
         return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-@on_its_device
+@on_default_device
 def paths(world: World) -> None:
     prefetches = [None, BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST]
     for path in ([0, 1, 0, 2], [0, 0, 0], [2, 1], [1, 0, 2, 0, 1]):
@@ -266,7 +266,7 @@ class UpDown(nn.Module):
         return x + self.down(self.up(x))
 
 
-@on_its_device
+@on_default_device
 def partly(world: World) -> None:
     def make() -> Transformer:
         module = Transformer()
@@ -312,7 +312,7 @@ def wrapped(last: Callable[[Tensor], Any]) -> Transformer:
     return module
 
 
-@on_its_device
+@on_default_device
 def outputs(world: World) -> None:
     compare(world, lambda: wrapped(lambda y: y))
     module = wrapped(Opaque)
@@ -364,7 +364,7 @@ class Inside(nn.Module):
         return checkpoint(self.block, x, use_reentrant=self.reentrant)  # type: ignore[no-any-return]
 
 
-@on_its_device
+@on_default_device
 def checkpoints(world: World) -> None:
     for reentrant in (False, True):
         for where in ("unit", "inside", "two"):
@@ -394,7 +394,7 @@ def test_activation_checkpointing_of_either_kind_adds_no_gather_and_no_reduction
 # ---------------------------------------------------------------------- several backwards
 
 
-@on_its_device
+@on_default_device
 def several(world: World) -> None:
     data, more = batch(world.rank, 0), batch(world.rank, 1)
     whole = Transformer()
@@ -424,7 +424,7 @@ def test_backwards_may_follow_several_forwards_or_repeat(pool: Pool) -> None:
     pool(2).run(several)
 
 
-@on_its_device
+@on_default_device
 def frozen_twice(world: World) -> None:
     whole, module = freeze("below"), freeze("below")
     model = FSDP(module, world.whole, units=module.blocks)
@@ -439,7 +439,7 @@ def test_a_second_backward_finds_frozen_parameters_too(pool: Pool) -> None:
     pool(2).run(frozen_twice)
 
 
-@on_its_device
+@on_default_device
 def input_only(world: World) -> None:
     """A gradient for an input alone reads every unit and reduces none."""
     block = Block(8, 2).double()
@@ -464,7 +464,7 @@ def test_a_gradient_for_the_input_alone_reduces_nothing_and_leaves_nothing_full(
 # ---------------------------------------------------------------------- evaluation
 
 
-@on_its_device
+@on_default_device
 def evaluation(world: World) -> None:
     data = batch(world.rank, 3)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
@@ -493,7 +493,7 @@ def test_evaluation_between_steps_sees_the_newest_parameters_and_leaves_none_ful
     pool(2).run(evaluation)
 
 
-@on_its_device
+@on_default_device
 def check_held_storage(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
@@ -538,7 +538,7 @@ class Odd(nn.Module):
         return (x.expand(4, 2).t() * targets.double().mean()).sum()
 
 
-@on_its_device
+@on_default_device
 def odd(world: World) -> None:
     compare(world, Odd)
 
@@ -548,7 +548,7 @@ def test_parameters_smaller_than_the_axis_are_padded_and_right(pool: Pool, size:
     pool(size).run(odd)
 
 
-@on_its_device
+@on_default_device
 def norm(world: World) -> None:
     whole = Transformer()
     gradients_of(whole, world.size)
@@ -579,7 +579,7 @@ def test_clipping_counts_every_parameter_once_whatever_the_strategy(pool: Pool) 
     pool(4).run(norm)
 
 
-@on_its_device
+@on_default_device
 def refusals(world: World) -> None:
     module = Transformer()
     with pytest.raises(ValueError, match="are not modules of the model"):

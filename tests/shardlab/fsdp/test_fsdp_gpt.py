@@ -14,8 +14,8 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.sharding import sharding_of
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import gathered
-from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]
 CONFIG = GPTConfig(
@@ -50,7 +50,7 @@ def unsharded(ranks: int) -> tuple[list[float], dict[str, Tensor]]:
     return norms, dict(model.named_parameters())
 
 
-@on_its_device
+@on_default_device
 def composed(world: World, tensor: int, sequence_parallel: bool) -> float:
     grid = Grid(world=world, tensor=tensor)
     norms, expected = unsharded(grid.data.size)

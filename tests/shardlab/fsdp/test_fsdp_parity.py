@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import (
     Block,
     Transformer,
@@ -26,7 +27,6 @@ from tests.shardlab.fsdp_models import (
     train_sharded,
     train_whole,
 )
-from tests.shardlab.its_device import on_its_device
 
 TOLERANCE = 1e-12
 STEPS = {1: 10, 2: 10, 4: 10, 8: 3}  # by ranks
@@ -66,7 +66,7 @@ class Whole(NamedTuple):
     parameters: dict[str, Tensor]
 
 
-@on_its_device
+@on_default_device
 def whole_run(world: World, ranks: int, kind: str, micro: int) -> Whole:
     model = Transformer()
     losses, gradients = train_whole(model, ranks, kind, STEPS[ranks], micro)
@@ -79,7 +79,7 @@ def whole(pool: Callable[[int], Any]) -> Callable[[int, str, int], Whole]:
     return cache(lambda ranks, kind, micro: pool(1).run(whole_run, ranks, kind, micro)[0])
 
 
-@on_its_device
+@on_default_device
 def compare(
     world: World, kind: str, policies: list[dict[str, Any]], micro: int, no_sync: bool, whole: Whole
 ) -> list[tuple[str, float]]:
@@ -171,7 +171,7 @@ def fsdp2(world: World, kind: str) -> tuple[list[float], dict[str, Tensor]]:
     return losses, whole
 
 
-@on_its_device
+@on_default_device
 def against_torch(world: World, kind: str) -> dict[str, float]:
     model = wrap(world, Transformer(), POLICIES[0])
     losses, _ = train_sharded(model, world.rank, kind, steps=STEPS[world.size], look=())

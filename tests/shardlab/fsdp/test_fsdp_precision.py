@@ -15,6 +15,7 @@ from torch import Tensor
 from shardlab.comm import World
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import (
     Transformer,
     batch,
@@ -24,14 +25,13 @@ from tests.shardlab.fsdp_models import (
     train_sharded,
     train_whole,
 )
-from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy
 BF16, FP32 = torch.bfloat16, torch.float32
 
 
-@on_its_device
+@on_default_device
 def dtypes(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.NO_SHARD):
         module = Transformer(dtype=FP32)
@@ -60,7 +60,7 @@ def test_parameters_travel_in_param_dtype_gradients_in_reduce_dtype_and_shards_k
     pool(2).run(dtypes)
 
 
-@on_its_device
+@on_default_device
 def accumulates(world: World) -> None:
     """Sixty-four equal gradients add up in fp32; bf16 would stop growing at some 2⁸ of one."""
     module = Transformer(dtype=FP32)
@@ -82,7 +82,7 @@ def test_gradients_without_sync_add_up_in_reduce_dtype(pool: Pool) -> None:
     pool(2).run(accumulates)
 
 
-@on_its_device
+@on_default_device
 def inputs(world: World) -> None:
     linear = torch.nn.Linear(4, 4)
     x = torch.ones(2, 4)
@@ -112,7 +112,7 @@ ENVELOPES: dict[tuple[torch.dtype | None, torch.dtype | None], tuple[float, floa
 }
 
 
-@on_its_device
+@on_default_device
 def measure(world: World) -> dict[str, tuple[float, float]]:
     whole = Transformer()
     _, gradients = train_whole(whole, world.size, "sgd")

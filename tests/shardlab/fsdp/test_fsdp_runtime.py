@@ -22,6 +22,7 @@ from shardlab.fsdp.unit import Unit
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import (
     Transformer,
     batch,
@@ -31,7 +32,6 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
-from tests.shardlab.its_device import on_its_device
 
 PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST
 S = ShardingStrategy
@@ -57,7 +57,7 @@ def traffic(ledger: Ledger) -> Traffic:
     return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
 
 
-@on_its_device
+@on_default_device
 def count(world: World) -> list[str]:
     data = batch(world.rank, 0)
     half = world.size // 2
@@ -117,7 +117,7 @@ def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accu
         assert not wrong, "\n".join(wrong)
 
 
-@on_its_device
+@on_default_device
 def layout_by_formula(world: World) -> None:
     model = sharded(world)
     for flat in model.flats:
@@ -172,7 +172,7 @@ def watched(model: FSDP) -> Iterator[Peak]:
             hook.remove()
 
 
-@on_its_device
+@on_default_device
 def memory(world: World) -> None:
     layers = 5
     cases: list[tuple[dict[str, Any], int, int]] = [  # settings, units beside the root, itemsize
@@ -205,7 +205,7 @@ def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(pool: P
     pool(2).run(memory)
 
 
-@on_its_device
+@on_default_device
 def nothing_beside_the_shard(world: World) -> None:
     model = sharded(world, strategy=S.NO_SHARD)
     with watched(model) as peak:
@@ -222,7 +222,7 @@ def test_without_sharding_the_shard_itself_is_computed_with(pool: Pool) -> None:
 # ---------------------------------------------------------------------- what may not happen
 
 
-@on_its_device
+@on_default_device
 def double_gather(world: World) -> None:
     model = sharded(world)
     unit = model.units[1]
@@ -247,7 +247,7 @@ def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_free
     pool(2).run(double_gather)
 
 
-@on_its_device
+@on_default_device
 def stale(world: World) -> None:
     data = batch(world.rank, 0)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
@@ -272,7 +272,7 @@ def test_a_forward_after_the_optimizer_step_never_sees_parameters_gathered_befor
     pool(2).run(stale)
 
 
-@on_its_device
+@on_default_device
 def stale_while_held(world: World) -> None:
     data = batch(world.rank, 0)
     model = sharded(world, strategy=S.SHARD_GRAD_OP)
@@ -299,7 +299,7 @@ def test_full_parameters_that_are_kept_are_gathered_anew_once_the_shards_are_wri
     pool(2).run(stale_while_held)
 
 
-@on_its_device
+@on_default_device
 def step_between(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         model = sharded(world, strategy=strategy)
@@ -339,7 +339,7 @@ def gathers(world: World, model: FSDP, path: list[int], number: int) -> tuple[in
     return ledger.total("all_gather", phase="").count, ledger.total("all_gather").count
 
 
-@on_its_device
+@on_default_device
 def deviation(world: World) -> list[float]:
     module, whole = Reordered(), Reordered()
     model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
@@ -370,7 +370,7 @@ def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_
         assert max(errors) < 1e-12
 
 
-@on_its_device
+@on_default_device
 def other_order(world: World, checked: bool, path: list[int]) -> str:
     """Rank 1 runs its blocks backwards: in the first forward, or where all is checked later."""
     world = World(check=checked, device=world.device)
@@ -396,7 +396,7 @@ def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(
     assert "what this one does, gather blocks.2.flat_shard" in second
 
 
-@on_its_device
+@on_default_device
 def early(world: World) -> None:
     """The order in which gathers start, against that in which units are needed."""
     model = sharded(world, forward_prefetch=True)
@@ -441,7 +441,7 @@ def raise_fault(_: Tensor) -> None:
     raise FaultError
 
 
-@on_its_device
+@on_default_device
 def recovers(world: World) -> list[float]:
     whole = Transformer()
     train_whole(whole, world.size, "sgd", steps=2)

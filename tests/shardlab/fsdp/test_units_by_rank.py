@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from shardlab.comm import CollectiveError, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.life_cycle import ParameterState
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import gathered_gradients
-from tests.shardlab.its_device import on_its_device
 
 HIDDEN, STEPS = 6, 3
 
@@ -65,7 +65,7 @@ def batch(step: int, rank: int) -> Tensor:
     return torch.randn(3, HIDDEN, generator=generator, dtype=torch.float64)
 
 
-@on_its_device
+@on_default_device
 def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> None:
     wrapped, alone = Mixture().double(), Mixture().double()
     model = FSDP(
@@ -94,7 +94,7 @@ def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
     pool(2).run(trained, uses, strategy, prefetch)
 
 
-@on_its_device
+@on_default_device
 def mixed(world: World) -> None:
     """In the second step rank 1 runs the units in another order."""
     world = World(device=world.device, timeout=6.0)
@@ -103,13 +103,13 @@ def mixed(world: World) -> None:
     model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
     if world.rank == 0:
         # As far as both ranks go. In the next gather it would wait for the process group's timeout.
-        model.runtime.gathers.fill(model.units[0])
+        model.runtime.gathers.unshard(model.units[0])
         return
     with pytest.raises(CollectiveError, match=r"this one would .*rank 0: went on as before"):
         model(batch(1, world.rank), ALL, BOTH, [1, 0, 2, 3])
 
 
-@on_its_device
+@on_default_device
 def counted_differently(world: World, strategy: str, first: int | None, second: list[int]) -> None:
     """All ranks run `first` units, if any, and then each its own number."""
     wrapped = Mixture().double()
@@ -123,7 +123,7 @@ def counted_differently(world: World, strategy: str, first: int | None, second: 
         y.square().sum().backward()
 
 
-@on_its_device
+@on_default_device
 def diverged(world: World, strategy: str) -> None:
     """All ranks leave the order at the same place, and part afterwards."""
     wrapped = Mixture().double()
@@ -134,7 +134,7 @@ def diverged(world: World, strategy: str) -> None:
         y.square().sum().backward()
 
 
-@on_its_device
+@on_default_device
 def diverged_unseen(world: World, through: str) -> None:
     """Where no backward tells, the next step does."""
     wrapped = Mixture().double()
@@ -170,8 +170,8 @@ def test_ranks_that_run_unequally_many_units_in_the_first_forward_are_told_at_on
     pool(2).run(counted_differently, strategy, None, second)
 
 
-@on_its_device
-def changed_together(world: World, strategy: str) -> None:
+@on_default_device
+def change_alike(world: World, strategy: str) -> None:
     """Every rank runs other units in each step, alike."""
     wrapped, alone = Mixture().double(), Mixture().double()
     model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
@@ -180,11 +180,12 @@ def changed_together(world: World, strategy: str) -> None:
         alone.zero_grad()
         for rank in range(world.size):
             (alone(batch(step, rank), order, BOTH, order).square().sum() / 2).backward()
-        found = gathered_gradients(model)
+        gradients = gathered_gradients(model)
         for name, parameter in alone.named_parameters():
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            own = found.get(name, torch.zeros_like(grad))  # of a unit that never ran there is none
-            torch.testing.assert_close(own, grad, rtol=1e-12, atol=1e-12, msg=name)
+            # A unit that never ran has no gradient.
+            unit_gradient = gradients.get(name, torch.zeros_like(grad))
+            torch.testing.assert_close(unit_gradient, grad, rtol=1e-12, atol=1e-12, msg=name)
         model.zero_grad()
         assert not any(unit.state is ParameterState.UNSHARDED for unit in model.units)
 
@@ -192,7 +193,7 @@ def changed_together(world: World, strategy: str) -> None:
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
 def test_all_ranks_may_run_other_units_in_each_step(pool: Any, strategy: str) -> None:
-    pool(2).run(changed_together, strategy)
+    pool(2).run(change_alike, strategy)
 
 
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])

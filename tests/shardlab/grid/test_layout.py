@@ -77,15 +77,17 @@ def compare_every_factorisation(axes: tuple[str, ...], max_ranks: int) -> int:
     "axes",
     [
         pytest.param(
-            axes, id=name, marks=pytest.mark.beside(work=compare_every_factorisation, of=(axes, 64))
+            axes,
+            id=name,
+            marks=pytest.mark.background(work=compare_every_factorisation, of=(axes, 64)),
         )
         for name, axes in (("dense", DENSE), ("expert", EXPERT))
     ],
 )
 def test_every_factorisation_up_to_64_ranks_is_enumerated_as_megatron_does(
-    axes: tuple[str, ...], done_beside: int
+    axes: tuple[str, ...], background_result: int
 ) -> None:
-    assert done_beside == sum(1 for n in range(1, 65) for _ in factorisations(n, len(axes)))
+    assert background_result == sum(1 for n in range(1, 65) for _ in factorisations(n, len(axes)))
 
 
 @pytest.mark.parametrize("axes", [DENSE, EXPERT], ids=["dense", "expert"])

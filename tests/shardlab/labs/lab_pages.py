@@ -85,9 +85,9 @@ def python_blocks(path: Path) -> list[str]:
 def _parts(path: Path, block: str) -> tuple[str, str, str]:
     """Cut a page after the block's first mark and before its second."""
     text, mark = path.read_text("utf-8"), re.escape(block)
-    found = re.search(rf"(?<=<!-- {mark} -->\n).*?(?=<!-- /{mark} -->)", text, re.S)
-    assert found, f"{path} has no <!-- {block} --> and <!-- /{block} --> on lines of their own"
-    return text[: found.start()], found[0], text[found.end() :]
+    match = re.search(rf"(?<=<!-- {mark} -->\n).*?(?=<!-- /{mark} -->)", text, re.S)
+    assert match, f"{path} has no <!-- {block} --> and <!-- /{block} --> on lines of their own"
+    return text[: match.start()], match[0], text[match.end() :]
 
 
 def main() -> None:

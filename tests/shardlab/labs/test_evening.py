@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tokenize
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -29,30 +29,31 @@ SETTINGS = TRAIN.with_name("settings.py")
 CORE = ("comm", "grid", "layers", "data_parallel", "fsdp", "pipeline", "training")
 WORDS = {
     "en": {
-        "head": ["what", "now"],
-        "modules": "modules of ours that `import shardlab.layers.linear` loads",
-        "lines": "lines of code in them",
-        "frames": "frames of ours from a linear's forward to `dist.all_reduce`",
-        "deep": "frames of ours between `train.py` and any collective of a step, `--tp 2`",
-        "train": "modules of ours that `import train` loads",
-        "ran": "modules of ours that are loaded when a run without options ends",
-        "core": "lines of code of the core, {}, without checkpoints",
-        "gpt": "lines of code of the `gpt` that is made of it",
+        "head": ["quantity", "value"],
+        "modules": "shardlab modules that `import shardlab.layers.linear` loads",
+        "lines": "lines of code in these modules",
+        "frames": "shardlab's stack frames from a linear's forward to `dist.all_reduce`",
+        "deep": "shardlab's stack frames between `train.py --tp 2` and any collective of a step",
+        "train": "shardlab modules that `import train` loads",
+        "ran": "shardlab modules that are loaded at the end of a run without options",
+        "core": "lines of code in the core ({}), without checkpoints",
+        "gpt": "lines of code in `gpt`, which is built on the core",
     },
     "es": {
-        "head": ["qué", "ahora"],
-        "modules": "módulos nuestros que carga `import shardlab.layers.linear`",
-        "lines": "líneas de código en ellos",
-        "frames": "marcos nuestros desde el forward de una capa lineal hasta `dist.all_reduce`",
-        "deep": "marcos nuestros entre `train.py` y cualquier colectiva de un paso, `--tp 2`",
-        "train": "módulos nuestros que carga `import train`",
-        "ran": "módulos nuestros cargados cuando acaba una ejecución sin opciones",
-        "core": "líneas de código del núcleo, {}, sin los checkpoints",
-        "gpt": "líneas de código del `gpt` que se hace con él",
+        "head": ["magnitud", "valor"],
+        "modules": "módulos de shardlab que carga `import shardlab.layers.linear`",
+        "lines": "líneas de código en estos módulos",
+        "frames": "marcos de pila de shardlab entre el forward de una lineal y `dist.all_reduce`",
+        "deep": "marcos de pila de shardlab entre `train.py --tp 2` y toda colectiva de un paso",
+        "train": "módulos de shardlab que carga `import train`",
+        "ran": "módulos de shardlab cargados al final de una ejecución sin opciones",
+        "core": "líneas de código del núcleo ({}), sin los checkpoints",
+        "gpt": "líneas de código de `gpt`, que se apoya en el núcleo",
     },
 }
-# 3,600 until the core refused ranks that run other units, and completed a step in FSDP.
-BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4100}
+# The core had 3,600 lines until it completed a step in FSDP, compared the ranks' order of units in
+# every forward, and named things in full words.
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4200}
 
 
 def lines_of_code(path: Path) -> int:
@@ -68,11 +69,11 @@ def lines_of_code(path: Path) -> int:
         tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
         tokenize.ENDMARKER,
     }  # fmt: skip
-    held: set[int] = set()
+    lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in without:
-            held |= set(range(token.start[0], token.end[0] + 1))
-    return len(held - documented)
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - documented)
 
 
 STEPS = """
@@ -95,7 +96,7 @@ say()
 """
 
 
-def loaded() -> list[list[Path]]:
+def list_loaded_files() -> list[list[Path]]:
     """The files of ours that are loaded by a linear, by `train`, and by a run."""
     command = [sys.executable, "-c", STEPS]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "tools")}
@@ -103,18 +104,18 @@ def loaded() -> list[list[Path]]:
         command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment
     )
     assert done.returncode == 0, done.stderr
-    said = [line.split("\t")[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
-    return [[Path(file) for file in files] for files in said]
+    lists = [line.split("\t")[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
+    return [[Path(file) for file in files] for files in lists]
 
 
-def frames(call: Callable[[World], object]) -> int:
+def count_frames(call: Callable[[World], object]) -> int:
     """The most frames of ours on the way to any of torch's collectives that a rank of two calls."""
-    found: list[int] = []
+    depths: list[int] = []
 
     def counting(collective: Callable[..., object]) -> Callable[..., object]:
         def counted(*args: object, **settings: object) -> object:
             stack = traceback.extract_stack()
-            found.append(sum(Path(frame.filename).is_relative_to(SHARDLAB) for frame in stack))
+            depths.append(sum(Path(frame.filename).is_relative_to(SHARDLAB) for frame in stack))
             return collective(*args, **settings)
 
         return counted
@@ -128,7 +129,7 @@ def frames(call: Callable[[World], object]) -> int:
         ):
             stack.enter_context(patch.object(of, name, counting(getattr(of, name))))
         call(world)
-    return max(found)
+    return max(depths)
 
 
 def a_linear(world: World) -> None:
@@ -140,9 +141,28 @@ def a_step(world: World) -> None:
     trainer.step(0)
 
 
+def files_on_the_way(language: str) -> list[str]:
+    """The files that the page names, in its order, relative to shardlab."""
+    return re.findall(r"`(\w+/[\w/]*\w+\.py)`", evening(language).read_text("utf-8"))
+
+
+def imported_files(path: Path) -> Iterator[str]:
+    """What a file imports from shardlab when it is loaded, relative to shardlab."""
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not typing_only and not isinstance(node, ast.FunctionDef):
+            nodes += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shardlab."):
+            module = (node.module or "").removeprefix("shardlab.").replace(".", "/")
+            yield f"{module}.py"
+            yield from (f"{module}/{alias.name}.py" for alias in node.names)
+
+
 def numbers() -> dict[str, int]:
     """All that the page prints."""
-    linear, train, ran = loaded()
+    linear, train, ran = list_loaded_files()
     core = [
         path
         for room in CORE
@@ -152,8 +172,8 @@ def numbers() -> dict[str, int]:
     return {
         "modules": len(linear),
         "lines": sum(map(lines_of_code, linear)),
-        "frames": frames(a_linear),
-        "deep": frames(a_step),
+        "frames": count_frames(a_linear),
+        "deep": count_frames(a_step),
         "train": len(train),
         "ran": len(ran),
         "core": sum(map(lines_of_code, core)),
@@ -166,36 +186,46 @@ def evening(language: str) -> Path:
     return ROOT / "docs" / "reference" / f"evening{ending}.md"
 
 
-def numbers_table(found: dict[str, int], language: str) -> str:
+def numbers_table(counts: dict[str, int], language: str) -> str:
     words = WORDS[language]
     core = ", ".join(f"`{room}`" for room in CORE)
     thousands = "," if language == "en" else "\N{NO-BREAK SPACE}"
     rows = [
         [str(words[name]).format(core), f"{number:,}".replace(",", thousands)]
-        for name, number in found.items()
+        for name, number in counts.items()
     ]
     return table(list(words["head"]), "<>", rows)
 
 
 def pages() -> None:
     """Write the pages' blocks."""
-    found = numbers()
+    counts = numbers()
     for language in LANGUAGES:
-        write(evening(language), {"numbers": numbers_table(found, language)})
+        write(evening(language), {"numbers": numbers_table(counts, language)})
 
 
 def test_the_pages_print_what_is_there_and_a_layer_stays_within_an_evening() -> None:
-    found = numbers()
-    assert {name: n for name, n in found.items() if n > BARS.get(name, n)} == {}
+    counts = numbers()
+    assert {name: n for name, n in counts.items() if n > BARS.get(name, n)} == {}
     for language in LANGUAGES:
-        assert shown(evening(language), "numbers") == numbers_table(found, language)
+        assert shown(evening(language), "numbers") == numbers_table(counts, language)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_file_on_the_way_exists(language: str) -> None:
-    named = re.findall(r"`(\w+/[\w/]*\w+\.py)`", evening(language).read_text("utf-8"))
-    assert len(named) > 20
-    assert [name for name in named if not (SHARDLAB / name).is_file()] == []
+    files = files_on_the_way(language)
+    assert len(files) > 20
+    assert [file for file in files if not (SHARDLAB / file).is_file()] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_file_on_the_way_imports_one_that_comes_later(language: str) -> None:
+    files = files_on_the_way(language)
+    place = {file: number for number, file in enumerate(files)}
+    assert len(place) == len(files)
+    imports = [(file, name) for file in files for name in imported_files(SHARDLAB / file)]
+    assert len([name for _, name in imports if name in place]) > 20
+    assert [pair for pair in imports if place.get(pair[1], -1) > place[pair[0]]] == []
 
 
 def test_the_core_imports_no_link_and_no_proof() -> None:

@@ -22,7 +22,7 @@ def test_each_word_is_the_last_ones_successor_or_strays(faithful: float) -> None
     drawn = torch.Generator().manual_seed(4 * 1_000_003 + 5)
     strays = torch.randint(64, (301, 8), generator=drawn)
     follows = torch.rand(301, 8, generator=drawn) < faithful
-    said = [strays[0]]
+    words = [strays[0]]
     for stray, follow in zip(strays[1:], follows[1:], strict=True):
-        said.append(torch.where(follow, successor[said[-1]], stray))
-    assert torch.equal(following_BS, in_use[torch.stack(said[1:], dim=1)])
+        words.append(torch.where(follow, successor[words[-1]], stray))
+    assert torch.equal(following_BS, in_use[torch.stack(words[1:], dim=1)])

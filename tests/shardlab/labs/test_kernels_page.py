@@ -36,5 +36,5 @@ def test_the_map_names_each_file_and_folder_once_and_nothing_else(language: str)
 def test_every_test_that_the_page_names_exists(language: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", text(language)))
     assert len(named) > 15
-    there = {path.stem for path in Path(__file__).parents[1].rglob("test_*.py")}
-    assert named <= there, named - there
+    existing = {path.stem for path in Path(__file__).parents[1].rglob("test_*.py")}
+    assert named <= existing, named - existing

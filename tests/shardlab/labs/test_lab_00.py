@@ -38,10 +38,10 @@ def ffn() -> ModuleType:
     return module
 
 
-@pytest.mark.beside(work=output)
-def test_the_pages_show_what_the_one_command_prints(done_beside: str) -> None:
+@pytest.mark.background(work=output)
+def test_the_pages_show_what_the_one_command_prints(background_result: str) -> None:
     for language in LANGUAGES:
-        assert shown(page(LAB, language), "ffn.py") == done_beside
+        assert shown(page(LAB, language), "ffn.py") == background_result
 
 
 def test_every_identity_is_exact_and_two_of_them_cost_an_all_reduce(

@@ -31,22 +31,22 @@ def grader() -> ModuleType:
     return script(FILES / "grade.py")
 
 
-def solved(part: str, language: str = "en") -> str:
+def read_solution(part: str, language: str = "en") -> str:
     return python_blocks(answers(LAB, language))[PARTS.index(part)]
 
 
-def said_of(part: str, code: str, folder: Path) -> str:
+def grade_code(part: str, code: str, folder: Path) -> str:
     (folder / f"{part}.py").write_text(code, "utf-8")
     return str(grader().grade(part, folder))
 
 
 class Mistake(NamedTuple):
-    """In the solution of a part, what is written instead, and what is said of it."""
+    """In the solution of a part, what is written instead, and the message of the grader."""
 
     part: str
     right: str
     wrong: str
-    said: str
+    message: str
 
 
 ALONE = Mistake(
@@ -322,26 +322,26 @@ column = Column.apply""",
 }
 
 
-def fits(said: str, pattern: str) -> bool:
-    return re.search(".*".join(map(re.escape, pattern.split("*"))), said) is not None
+def matches(message: str, pattern: str) -> bool:
+    return re.search(".*".join(map(re.escape, pattern.split("*"))), message) is not None
 
 
-def judged(mistake: Mistake, folder: Path) -> str:
-    code = solved(mistake.part)
+def grade_mistake(mistake: Mistake, folder: Path) -> str:
+    code = read_solution(mistake.part)
     assert mistake.right in code
-    return said_of(mistake.part, code.replace(mistake.right, mistake.wrong), folder)
+    return grade_code(mistake.part, code.replace(mistake.right, mistake.wrong), folder)
 
 
 def blocks(folder: Path) -> dict[str, str]:
     """What the page shows: the grader of empty files, and of three mistakes."""
     empty = [f"{part}: {grader().grade(part)}" for part in PARTS]
     faults = [MISTAKES["a bias on each rank"], ALONE, MISTAKES["whole after forward"]]
-    told = [f"{one.part}: {judged(one, folder)}" for one in faults]
-    texts = {"empty": "\n".join(map(wrapped, empty)), "faults": "\n\n".join(map(wrapped, told))}
+    verdicts = [f"{mistake.part}: {grade_mistake(mistake, folder)}" for mistake in faults]
+    texts = {"empty": "\n".join(map(wrap, empty)), "faults": "\n\n".join(map(wrap, verdicts))}
     return {name: f"```text\n{text}\n```" for name, text in texts.items()}
 
 
-def wrapped(text: str) -> str:
+def wrap(text: str) -> str:
     return textwrap.fill(text, 78, subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -356,8 +356,8 @@ def test_the_solution_is_the_same_in_both_languages_and_its_linears_are_right(
     tmp_path: Path,
 ) -> None:
     for part in PARTS:
-        assert len({solved(part, language) for language in LANGUAGES}) == 1
-    assert said_of("linears", solved("linears"), tmp_path) == "right"
+        assert len({read_solution(part, language) for language in LANGUAGES}) == 1
+    assert grade_code("linears", read_solution("linears"), tmp_path) == "right"
 
 
 ONE, TWO = ("all_reduce", 8), ("all_gather", 16)
@@ -365,7 +365,7 @@ RIGHT, RAISED, DIED = ("right", ""), ("raised", "closed by peer"), ("died", "exi
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said"),
+    ("first", "second", "beginning"),
     [
         (([ONE], None), ([ONE], None), ""),
         (([ONE], RIGHT), ([], None), ""),  # the second is on its way
@@ -378,36 +378,36 @@ RIGHT, RAISED, DIED = ("right", ""), ("raised", "closed by peer"), ("died", "exi
     ],
 )
 def test_the_rank_that_is_the_cause_is_named_and_not_the_one_that_waits_for_it(
-    first: Any, second: Any, said: str
+    first: Any, second: Any, beginning: str
 ) -> None:
     heard = [grader().Heard(rank, *state) for rank, state in enumerate((first, second))]
-    found = grader().verdict(heard)
-    assert found.startswith(said) and bool(found) == bool(said)
+    verdict = grader().verdict(heard)
+    assert verdict.startswith(beginning) and bool(verdict) == bool(beginning)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("part", PARTS[1:])
 def test_the_solution_is_right(part: str, tmp_path: Path) -> None:
-    assert said_of(part, solved(part), tmp_path) == "right"
+    assert grade_code(part, read_solution(part), tmp_path) == "right"
 
 
 def test_a_collective_that_one_rank_enters_is_told_and_not_waited_for(tmp_path: Path) -> None:
-    said = judged(ALONE, tmp_path)
-    assert fits(said, ALONE.said), said
+    message = grade_mistake(ALONE, tmp_path)
+    assert matches(message, ALONE.message), message
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_in_the_words_that_mend_it(name: str, tmp_path: Path) -> None:
-    said = judged(MISTAKES[name], tmp_path)
-    assert fits(said, MISTAKES[name].said), said
-    assert "\n" not in said
+    message = grade_mistake(MISTAKES[name], tmp_path)
+    assert matches(message, MISTAKES[name].message), message
+    assert "\n" not in message
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", OTHER_WAYS)
 def test_what_the_docstrings_leave_open_may_be_done_otherwise(name: str, tmp_path: Path) -> None:
-    assert judged(OTHER_WAYS[name], tmp_path) == OTHER_WAYS[name].said
+    assert grade_mistake(OTHER_WAYS[name], tmp_path) == OTHER_WAYS[name].message
 
 
 @pytest.mark.ci
@@ -415,9 +415,11 @@ def test_a_loop_that_does_not_end_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grader(), "PATIENCE", 2.0)  # it is without end, so any time is too short
-    code = solved("linears").replace("return dy_ND", "\n        while True:\n            pass")
-    assert fits(
-        said_of("linears", code, tmp_path), "rank * has not answered for 2 s; so far it has"
+    code = read_solution("linears").replace(
+        "return dy_ND", "\n        while True:\n            pass"
+    )
+    assert matches(
+        grade_code("linears", code, tmp_path), "rank * has not answered for 2 s; so far it has"
     )
 
 
@@ -439,6 +441,6 @@ def test_a_skeleton_is_still_to_be_written_and_says_what_to_read_which_the_page_
 def pages() -> None:
     """Write what the pages show."""
     with tempfile.TemporaryDirectory() as folder:
-        made = blocks(Path(folder))
+        texts = blocks(Path(folder))
     for language in LANGUAGES:
-        write(page(LAB, language), made)
+        write(page(LAB, language), texts)

@@ -54,8 +54,8 @@ GRIDS = list(itertools.product((1, 2, 4, 8), repeat=3))
 
 def losses_of(world: World, **settings: Any) -> list[float]:
     lab = script(TRAIN)
-    found: list[float] = lab.train(lab.Settings(**SMALL | settings), world)
-    return found
+    losses: list[float] = lab.train(lab.Settings(**SMALL | settings), world)
+    return losses
 
 
 @cache
@@ -86,8 +86,8 @@ def runs_of(world: World, cases: list[dict[str, Any]]) -> list[list[float]]:
     return [losses_of(world, **case) for case in cases]
 
 
-def off_by(found: list[float], expected: list[float]) -> float:
-    return max(abs(f - e) / abs(e) for f, e in zip(found, expected, strict=True))
+def off_by(losses: list[float], expected: list[float]) -> float:
+    return max(abs(f - e) / abs(e) for f, e in zip(losses, expected, strict=True))
 
 
 def cases_of(ranks: int) -> list[dict[str, Any]]:
@@ -108,8 +108,8 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
         cases += [{"cp": 2, "cp_kind": kind} for kind in ("ring", "all-gather", "ulysses")]
         cases.append({"cp": 2, "fsdp": True})
     if ranks == 4:
-        beside = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
-        cases += [beside, beside | {"sequence_parallel": True, "fused": True}]
+        data_parallel = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
+        cases += [data_parallel, data_parallel | {"sequence_parallel": True, "fused": True}]
         cases += [{"cp": 4}, {"cp": 2, "tp": 2, "sequence_parallel": True, "cp_kind": "ulysses"}]
         cases += [{"cp": 2, "pp": 2, "microbatches": 4}, {"cp": 2, "dp": 2, "order": "tp-pp-dp"}]
     if ranks == 8:
@@ -125,11 +125,11 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
 ) -> None:
     cases, wrong = cases_of(ranks), []
     for rank, results in enumerate(pool(ranks).run(runs_of, cases)):
-        for case, found in zip(cases, results, strict=True):
+        for case, losses in zip(cases, results, strict=True):
             expected = plain_losses(case.get("layers", SMALL["layers"]))
             assert expected[-1] < expected[0] - 0.005  # it moves: equal losses mean equal training
-            if found and not off_by(found, expected) <= 1e-12:
-                wrong.append(f"rank {rank}, {case}: off by {off_by(found, expected):.1e}")
+            if losses and not off_by(losses, expected) <= 1e-12:
+                wrong.append(f"rank {rank}, {case}: off by {off_by(losses, expected):.1e}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -152,8 +152,8 @@ def test_a_corpus_trains_alike_on_any_grid(pool: Pools, corpus: str, ranks: int)
     [[expected]] = pool(1).run(runs_of, [{"data": corpus, "layers": 2, "steps": 4}])
     assert expected[-1] < expected[0] - 0.005
     for results in pool(ranks).run(runs_of, cases):
-        for found in results:
-            assert not found or off_by(found, expected) <= 1e-12
+        for losses in results:
+            assert not losses or off_by(losses, expected) <= 1e-12
 
 
 def resumed(world: World, corpus: str, folder: str, axis: str) -> tuple[list[float], list[float]]:
@@ -200,32 +200,32 @@ def test_a_run_that_was_cut_short_goes_on_from_its_last_checkpoint(
         assert done == []
 
 
-def refusals(world: World, corpus: str) -> list[str]:
-    told = []
+def list_refusals(world: World, corpus: str) -> list[str]:
+    messages = []
     for wrong in ({"vocabulary": 58}, {"steps": 13}, {"sequence": 900}, {"data": "missing"}):
         with pytest.raises(script(TRAIN).Refused) as refused:
             losses_of(world, **{"data": corpus, "layers": 1, "dp": 2} | wrong)
-        told.append(str(refused.value))
-    return told
+        messages.append(str(refused.value))
+    return messages
 
 
 def test_a_corpus_that_does_not_fit_the_run_is_refused_on_every_rank(
     pool: Pools, corpus: str
 ) -> None:
-    for vocabulary, steps, short, missing in pool(2).run(refusals, corpus):
+    for vocabulary, steps, short, missing in pool(2).run(list_refusals, corpus):
         assert vocabulary.endswith("holds token 58, and --vocabulary is 58: choose 59 or more")
         assert steps.startswith("13 steps, and one epoch of the corpus is enough for 12: choose")
         assert "40 sequences from 0 on hold 800 tokens; samples of 900 need 901" in short
         assert missing.startswith("missing.idx cannot be read: No such file or directory; give")
 
 
-def homeless(world: World, file: str) -> list[str]:
-    told = []
+def list_folder_refusals(world: World, file: str) -> list[str]:
+    messages = []
     for wrong in ({"save": f"{file}/below"}, {"losses": f"{file}/losses"}):
         with pytest.raises(script(TRAIN).Refused) as refused:
             losses_of(world, dp=2, **wrong)
-        told.append(str(refused.value))
-    return told
+        messages.append(str(refused.value))
+    return messages
 
 
 def test_a_place_that_cannot_be_written_is_found_before_the_first_step(
@@ -233,7 +233,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_first_step(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    for save, losses in pool(2).run(homeless, str(file)):
+    for save, losses in pool(2).run(list_folder_refusals, str(file)):
         assert save.startswith(f"a rank can't write to {file}/below: choose another place")
         assert losses.startswith(f"a rank can't write to {file}/losses: choose")
 
@@ -260,11 +260,11 @@ def saved_and_loaded() -> tuple[str, list[float]]:
     return printed, losses
 
 
-@pytest.mark.beside(work=saved_and_loaded)
+@pytest.mark.background(work=saved_and_loaded)
 def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
-    done_beside: tuple[str, list[float]],
+    background_result: tuple[str, list[float]],
 ) -> None:
-    printed, losses = done_beside
+    printed, losses = background_result
     assert "tensor 1 x pipeline 2 x data 1 = 2 ranks on cpu over gloo; gpipe" in printed
     assert "as the first rank of stage 1 counts it" in printed
     assert off_by(losses, plain_losses()) <= 1e-12
@@ -395,14 +395,14 @@ def counted(world: World, settings: dict[str, Any]) -> tuple[int, list[Any]] | N
 
 def counts_of(pool: Pools) -> dict[tuple[str, int], list[Any]]:
     """Every counted run's entries, by run and stage; what only serves the eyes is left out."""
-    found = {}
+    entries_by_stage = {}
     for name, settings in COUNTED.items():
         ranks = math.prod(settings.get(axis, 1) for axis in ("tp", "pp", "dp"))
         for answer in pool(ranks).run(counted, settings):
             if answer is not None:
                 stage, entries = answer
-                found[name, stage] = [e for e in entries if e.phase != "report"]
-    return found
+                entries_by_stage[name, stage] = [e for e in entries if e.phase != "report"]
+    return entries_by_stage
 
 
 def counts_table(counts: dict[tuple[str, int], list[Any]], language: str) -> str:
@@ -425,8 +425,8 @@ def calls(same: list[Any], words: dict[str, Any]) -> str:
     if same[0].op in ("send", "recv"):
         return str(words["messages"]).format(len(same))
     phases = ("forward", "backward", "after backward")
-    found = {phase: sum(e.phase == phase for e in same) for phase in phases}
-    return ", ".join(words[name].format(number) for name, number in found.items() if number)
+    counts = {phase: sum(e.phase == phase for e in same) for phase in phases}
+    return ", ".join(words[name].format(number) for name, number in counts.items() if number)
 
 
 def size(count: float, words: dict[str, Any]) -> str:
@@ -466,10 +466,10 @@ def bubbles_table(language: str) -> str:
     for kind in ("1f1b", "interleaved", "zb-h1"):
         schedule = by_name(kind, stages, count)
         share = 2 if kind == "interleaved" else 1
-        apart = kind == "zb-h1"
+        splits_backward = kind == "zb-h1"
         time = simulate(
             schedule, forward=forward / share, weight=weight,
-            backward=(backward if apart else backward + weight) / share,
+            backward=(backward if splits_backward else backward + weight) / share,
         )  # fmt: skip
         whole = max(span.end for stage in time for span in stage)
         idle = whole - count * (forward + backward + weight)

@@ -68,8 +68,8 @@ def test_resuming_says_in_one_line_what_it_goes_on_from_or_that_it_begins(
     def line(settings: dict[str, Any]) -> str:
         (first, _), (second, _) = pool(2).run(attempt, [folder] * 2, settings)
         assert not second, "only the rank that reports says it"
-        [said] = [x for x in first.splitlines() if x.startswith(("resume:", "load:"))]
-        return said
+        [message] = [x for x in first.splitlines() if x.startswith(("resume:", "load:"))]
+        return message
 
     begins = f"resume: there is no checkpoint in {folder}, so training begins with step 1"
     goes_on = f"resume: goes on from the checkpoint in {folder}, after step 2 of"

@@ -62,13 +62,13 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     pipelines = [{"pp": 2, "schedule": kind} for kind in ("1f1b", "interleaved", "zb-h1")]
     if ranks == 2:
         return [*pipelines, {"dp": 2, "fsdp": True}, {"tp": 2, "sequence_parallel": True}]
-    beside = {"dp": 2, "microbatches": 2}
+    data_parallel = {"dp": 2, "microbatches": 2}
     return [
         *({"tp": 2, "sequence_parallel": True, **pipeline} for pipeline in pipelines),
-        *(pipeline | beside for pipeline in pipelines),
-        {"tp": 2, "sequence_parallel": True, "fsdp": True, **beside},
-        {"cp": 2, "fsdp": True, **beside},
-        {"tp": 2, **beside},
+        *(pipeline | data_parallel for pipeline in pipelines),
+        {"tp": 2, "sequence_parallel": True, "fsdp": True, **data_parallel},
+        {"cp": 2, "fsdp": True, **data_parallel},
+        {"tp": 2, **data_parallel},
     ]
 
 
@@ -79,8 +79,8 @@ def test_clipped_warmed_up_and_recomputed_any_grid_has_the_losses_of_plain_torch
     cases = [WAY | case | {"recompute": turn % 2 == 0} for turn, case in enumerate(cases_of(ranks))]
     assert off_by(plain(math.inf), plain()) > 1e-6  # clipping does something
     for results in pool(ranks).run(runs_of, cases):
-        for case, found in zip(cases, results, strict=True):
-            assert not found or off_by(found, plain()) <= 1e-12, case
+        for case, losses in zip(cases, results, strict=True):
+            assert not losses or off_by(losses, plain()) <= 1e-12, case
 
 
 # ---------------------------------------------------------------------- dropout, and without
@@ -88,7 +88,7 @@ def test_clipped_warmed_up_and_recomputed_any_grid_has_the_losses_of_plain_torch
 DROPPED = WAY | {"dropout": 0.3}
 
 
-def looked(
+def train_with_looks(
     world: World, settings: dict[str, Any], often: int = 1
 ) -> tuple[list[float], list[float]] | None:
     """Losses of a run, and of looks at held-out text, every so many steps."""
@@ -99,19 +99,19 @@ def looked(
         losses.append(trainer.step(step))
         if step % often == 0:
             looks.append(trainer.evaluate())
-    found = [[float(x) for x in xs if x is not None] for xs in (losses, looks)]
-    return (found[0], found[1]) if trainer.last.last else None
+    numbers = [[float(x) for x in xs if x is not None] for xs in (losses, looks)]
+    return (numbers[0], numbers[1]) if trainer.last.last else None
 
 
 def test_a_pipeline_drops_as_one_process_does_and_a_look_drops_nothing(pool: Pools) -> None:
-    [(losses, looks)] = pool(1).run(looked, DROPPED)
-    assert pool(1).run(looked, DROPPED, 9)[0][0] == losses, "looking changes nothing"
-    assert off_by(pool(1).run(looked, WAY)[0][0], losses) > 1e-3, "dropping does"
+    [(losses, looks)] = pool(1).run(train_with_looks, DROPPED)
+    assert pool(1).run(train_with_looks, DROPPED, 9)[0][0] == losses, "looking changes nothing"
+    assert off_by(pool(1).run(train_with_looks, WAY)[0][0], losses) > 1e-3, "dropping does"
     for schedule in ("interleaved", "zb-h1"):
         case = DROPPED | {"pp": 2, "schedule": schedule, "recompute": True}
-        _, found = pool(2).run(looked, case)
-        assert off_by(found[0], losses) <= 1e-12
-        assert off_by(found[1], looks) <= 1e-12
+        _, results = pool(2).run(train_with_looks, case)
+        assert off_by(results[0], losses) <= 1e-12
+        assert off_by(results[1], looks) <= 1e-12
 
 
 def read_text(world: World, settings: dict[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -119,7 +119,9 @@ def read_text(world: World, settings: dict[str, Any]) -> tuple[list[Any], list[A
     lab = script(TRAIN)
     text = lab.Trainer(lab.Settings(**SMALL | settings), world).text
     shares = [text.share(step) for step in range(11)], [text.held_out(n) for n in range(4)]
-    trained, looked_at = ([row.tolist() for words, _ in found for row in words] for found in shares)
+    trained, looked_at = (
+        [row.tolist() for words, _ in batches for row in words] for batches in shares
+    )
     return trained, looked_at
 
 
@@ -132,9 +134,9 @@ def test_every_grid_looks_at_the_same_text_and_trains_on_none_of_it(
             writer.add(document)
     corpus = {"data": str(tmp_path / "corpus"), "evaluate": 1, "vocabulary": 800}
     for case in (WAY, WAY | corpus):
-        [(_, alone)] = pool(1).run(looked, case)
+        [(_, alone)] = pool(1).run(train_with_looks, case)
         for grid in ({"dp": 2, "microbatches": 2, "fsdp": True}, {"tp": 2}, {"pp": 2}):
-            assert off_by(pool(2).run(looked, case | grid)[-1][1], alone) <= 1e-12
+            assert off_by(pool(2).run(train_with_looks, case | grid)[-1][1], alone) <= 1e-12
     [(trained, looked_at)] = pool(1).run(read_text, case)
     assert len(trained) == 88 and len(looked_at) == 32
     assert not [row for row in looked_at if row in trained]
@@ -187,9 +189,9 @@ def resumed(world: World, folder: str, case: dict[str, Any]) -> tuple[list[float
 def test_a_run_on_masters_goes_on_as_one_without_a_break(
     pool: Pools, tmp_path: Path, case: dict[str, Any]
 ) -> None:
-    found = pool(2).run(resumed, str(tmp_path / "checkpoint"), case)
-    assert len(found[-1][0]) == 4
-    assert all(whole == halves for whole, halves in found)
+    results = pool(2).run(resumed, str(tmp_path / "checkpoint"), case)
+    assert len(results[-1][0]) == 4
+    assert all(whole == halves for whole, halves in results)
 
 
 def test_a_run_goes_on_at_its_rate_on_another_grid(pool: Pools, tmp_path: Path) -> None:
@@ -208,6 +210,6 @@ def test_bf16_on_masters_is_near_fp32_as_copies_and_as_shards(pool: Pools) -> No
     case = WAY | {"dp": 2, "microbatches": 2}
     ways: list[dict[str, Any]] = [{}, {"fused": True}, {"fsdp": True}]
     cases = [case | {"dtype": "bfloat16"} | way for way in ways]
-    exact, *found = pool(2).run(runs_of, [case, *cases])[0]
+    exact, *approximate = pool(2).run(runs_of, [case, *cases])[0]
     assert exact[0] - exact[-1] > 0.05, "it learns, by more than twice the tolerance"
-    assert [loss for loss in found if off_by(loss, exact) > 5e-3] == []
+    assert [loss for loss in approximate if off_by(loss, exact) > 5e-3] == []

@@ -24,35 +24,35 @@ SHOWN: dict[str, dict[str, Any]] = {
 WAYS = {f"{way}{ep}": {"finish": way, "ep": ep} for way in "abcd" for ep in (4, 2, 1)}
 
 
-def reports(world: World, cases: list[dict[str, Any]]) -> list[str]:
+def run_reports(world: World, cases: list[dict[str, Any]]) -> list[str]:
     lab = script(ROUTE)
     return [lab.report(lab.Settings(**case), world) for case in cases]
 
 
-def told(pool: Pools, cases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+def paragraphs_of(pool: Pools, cases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     """What rank 0 says of each case, in paragraphs."""
-    first = pool(4).run(reports, list(cases.values()))[0]
+    first = pool(4).run(run_reports, list(cases.values()))[0]
     return {name: text.split("\n\n") for name, text in zip(cases, first, strict=True)}
 
 
 def blocks(pool: Pools) -> dict[str, str]:
     """What the lab's page shows: one run whole, of the others what they are shown for."""
-    said = told(pool, SHOWN)
-    parts = {"route": "\n\n".join(said["route"]), "all-gather": said["all-gather"][2]}
-    parts |= {name: said[name][1] for name in ("skew", "capacity", "aux")}
+    paragraphs = paragraphs_of(pool, SHOWN)
+    parts = {"route": "\n\n".join(paragraphs["route"]), "all-gather": paragraphs["all-gather"][2]}
+    parts |= {name: paragraphs[name][1] for name in ("skew", "capacity", "aux")}
     return {name: f"```text\n{text}\n```" for name, text in parts.items()}
 
 
 def verdicts(pool: Pools) -> str:
     """The answers' table: a way, and its gradients' error at each number of expert ranks."""
-    said = told(pool, WAYS)
+    paragraphs = paragraphs_of(pool, WAYS)
     rows = ["| | EP = 4 | EP = 2 | EP = 1 |", "|---|---|---|---|"]
     for way in "abcd":
         for part in ("router", "experts"):
             cells = [
-                re.sub(r"off by (\S+), (\S+) x as long", r"\1, ×\2", found[1].strip())
+                re.sub(r"off by (\S+), (\S+) x as long", r"\1, ×\2", match[1].strip())
                 for ep in (4, 2, 1)
-                if (found := re.search(rf"^  {part} +(.*)$", said[f"{way}{ep}"][3], re.M))
+                if (match := re.search(rf"^  {part} +(.*)$", paragraphs[f"{way}{ep}"][3], re.M))
             ]
             rows.append(f"| {way}, {part} | {' | '.join(c.replace('equal', '=') for c in cells)} |")
     return "\n".join(rows)
@@ -76,10 +76,10 @@ def test_only_one_way_is_right_and_one_rank_of_experts_hides_the_others(pool: Po
 
 @pytest.mark.ci
 def test_skewed_tokens_all_go_to_one_rank_and_a_capacity_drops_them(pool: Pools) -> None:
-    said = told(pool, SHOWN)
-    assert "4.00 x the mean; 1024 rows, of 1024 chosen" in said["skew"][1]
-    assert "321 rows, of 1024 chosen" in said["capacity"][1]
-    assert "1.05 x the mean" in said["aux"][1]
+    paragraphs = paragraphs_of(pool, SHOWN)
+    assert "4.00 x the mean; 1024 rows, of 1024 chosen" in paragraphs["skew"][1]
+    assert "321 rows, of 1024 chosen" in paragraphs["capacity"][1]
+    assert "1.05 x the mean" in paragraphs["aux"][1]
 
 
 def pages(pool: Pools) -> None:

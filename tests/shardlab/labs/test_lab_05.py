@@ -39,24 +39,24 @@ def command(*words: Any) -> str:
     return CliRunner().invoke(main, [str(word) for word in words]).output.strip()
 
 
-def built(folder: Path) -> Path:
+def build_corpora(folder: Path) -> Path:
     """Both corpora, and the three broken ones, as the page's commands make them."""
     for name in ("theory", "labs"):
         texts = sorted((ROOT / "docs" / name).glob("*.md"))
         command("build", "--lines", "--processes", 1, folder / name, *texts)
     tokens, index = (Path(f"{folder}/theory.{kind}").read_bytes() for kind in ("bin", "idx"))
-    other = Path(f"{folder}/labs.bin").read_bytes()
+    labs_tokens = Path(f"{folder}/labs.bin").read_bytes()
     wide = index[:17] + b"\4" + index[18:]
-    for name, left, right in (("cut", tokens[:1000], index), ("mixed", other, index),
+    for name, bin_bytes, right in (("cut", tokens[:1000], index), ("mixed", labs_tokens, index),
                               ("wide", tokens, wide)):  # fmt: skip
-        Path(f"{folder}/{name}.bin").write_bytes(left)
+        Path(f"{folder}/{name}.bin").write_bytes(bin_bytes)
         Path(f"{folder}/{name}.idx").write_bytes(right)
     return folder
 
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("corpora"))
+    return build_corpora(tmp_path_factory.mktemp("corpora"))
 
 
 @cache
@@ -64,7 +64,7 @@ def program() -> ModuleType:
     return script(FILES / "batch.py")
 
 
-def said(*names: str, folder: Path, **settings: Any) -> str:
+def run_report(*names: str, folder: Path, **settings: Any) -> str:
     prefixes = [str(folder / name) for name in names]
     return str(program().report(program().Settings(prefixes=prefixes, **settings)))
 
@@ -75,16 +75,16 @@ def blocks(folder: Path) -> dict[str, str]:
     refused.append(command("verify", folder / "theory", "--vocabulary", 128))
     weights = {"weights": [3.0, 1.0], "samples": 2000, "step": 3}
     texts = {
-        "batch": said("theory", folder=folder, step=3),
+        "batch": run_report("theory", folder=folder, step=3),
         "refused": "\n".join(refused).replace(f"{folder}", ".."),
-        "blend": said("theory", "labs", folder=folder, **weights).split("\n\n")[2],
+        "blend": run_report("theory", "labs", folder=folder, **weights).split("\n\n")[2],
     }
     return {name: f"```text\n{text}\n```" for name, text in texts.items()}
 
 
 def words_of(text: str) -> list[str]:
     """A printed text without what hangs on the pages: numbers, and the text that is quoted."""
-    lines = [re.sub(r"\d[\d,]*", "#", re.sub(r"""['"].*['"]$""", "''", one)) for one in
+    lines = [re.sub(r"\d[\d,]*", "#", re.sub(r"""['"].*['"]$""", "''", line)) for line in
              text.splitlines()]  # fmt: skip
     return [" ".join(line.split()) for line in lines if not line.startswith("  place")]
 
@@ -115,11 +115,13 @@ def test_a_wrong_answer_is_named_where_it_is_first_wrong(corpora: Path) -> None:
         share=lambda step, batch, ranks, rank: range(step * batch, (step + 1) * batch // ranks),
         blended=lambda weights, size: 1 / 0,
     )
-    told = check.report(wrong, corpus)
-    assert told["lengths"] == f"lengths: yours has {len(corpus) - 1}, and {len(corpus)} is right"
-    assert told["places"].startswith("sequence 1: yours has 1, and ")
-    assert told["share"] == "step 0, rank 1 of 2: at 0 yours is 0, and 4 is right"
-    assert told["blended"] == "weights [3.0, 1.0]: ZeroDivisionError: division by zero"
+    verdicts = check.report(wrong, corpus)
+    assert (
+        verdicts["lengths"] == f"lengths: yours has {len(corpus) - 1}, and {len(corpus)} is right"
+    )
+    assert verdicts["places"].startswith("sequence 1: yours has 1, and ")
+    assert verdicts["share"] == "step 0, rank 1 of 2: at 0 yours is 0, and 4 is right"
+    assert verdicts["blended"] == "weights [3.0, 1.0]: ZeroDivisionError: division by zero"
 
 
 def test_megatron_opens_the_three_that_are_refused(corpora: Path) -> None:
@@ -129,21 +131,21 @@ def test_megatron_opens_the_three_that_are_refused(corpora: Path) -> None:
     for name in ("cut", "mixed", "wide"):
         with pytest.raises(DataError):
             Corpus(corpora / name)
-        theirs = IndexedDataset(str(corpora / name))
-        assert len(theirs) == len(whole)
-        assert (theirs[7].tolist() == whole[7].tolist()) == (name == "cut")
+        reference = IndexedDataset(str(corpora / name))
+        assert len(reference) == len(whole)
+        assert (reference[7].tolist() == whole[7].tolist()) == (name == "cut")
 
 
 def test_a_step_that_is_not_there_and_ranks_that_do_not_divide_are_refused(corpora: Path) -> None:
     with pytest.raises(DataError, match=r"no step 9999: \d+ samples are steps 0 to \d+"):
-        said("theory", folder=corpora, step=9999)
+        run_report("theory", folder=corpora, step=9999)
     with pytest.raises(DataError, match="3 data ranks do not divide a batch of 8"):
-        said("theory", folder=corpora, dp=3)
+        run_report("theory", folder=corpora, dp=3)
     for wrong in ("batch", "tp", "dp", "pp"):
         with pytest.raises(DataError, match=f"--{wrong} is 0: choose 1 or more"):
-            said("theory", folder=corpora, **{wrong: 0})
+            run_report("theory", folder=corpora, **{wrong: 0})
     with pytest.raises(DataError, match="--weights are of several corpora"):
-        said("theory", folder=corpora, weights=[3.0, 1.0])
+        run_report("theory", folder=corpora, weights=[3.0, 1.0])
 
 
 def test_answer_1_the_order_stays_while_the_epochs_do() -> None:
@@ -157,10 +159,10 @@ def test_answer_1_the_order_stays_while_the_epochs_do() -> None:
 
 
 def test_answer_4_each_sample_twice_before_any_a_third_time() -> None:
-    made = build_indices(np.full(10, 641, np.int32), range(10), Recipe(sequence=64, samples=252))
-    twice = made.documents[:20].tolist()
+    indices = build_indices(np.full(10, 641, np.int32), range(10), Recipe(sequence=64, samples=252))
+    twice = indices.documents[:20].tolist()
     assert sorted(twice) == sorted([*range(10)] * 2)
-    assert max(made.order[:200]) < 200 and len(made.order) == 300
+    assert max(indices.order[:200]) < 200 and len(indices.order) == 300
 
 
 def pages() -> None:
@@ -169,4 +171,4 @@ def pages() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         for language in LANGUAGES:
-            write(page(LAB, language), blocks(built(Path(folder))))
+            write(page(LAB, language), blocks(build_corpora(Path(folder))))

@@ -33,9 +33,9 @@ from shardlab.comm import World
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import linear, partial_gradients, sharding
 from shardlab.layers.cross_entropy import cross_entropy
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import demand_alike, differences, random_like, random_tokens
 from tests.shardlab.gpt_twins import BATCH, HEADS, HIDDEN, SEQUENCE, VOCAB, whole_weights
-from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import B, F, Found, H, S, fp64, part, steps_for
 
 
@@ -44,7 +44,7 @@ def mesh_of(world: World) -> DeviceMesh:
 
 
 def linears(world: World) -> Found:
-    with its_device(world):
+    with default_device(world):
         return {
             f"{kind} {sequence=}": one_linear(world, kind, sequence)
             for kind, sequence in product(["column", "row"], [False, True])
@@ -106,7 +106,7 @@ def test_a_linear_layer_equals_dtensors(pool: Any, size: int) -> None:
 
 
 def losses(world: World) -> Found:
-    with its_device(world):
+    with default_device(world):
         logits = random_like(S * B, 5 * world.size, seed=1).mul(3)
         targets = random_tokens(5 * world.size, S * B, seed=2)
     ours_x, theirs_x = (part(world, logits, -1).requires_grad_() for _ in range(2))
@@ -132,7 +132,7 @@ def test_the_loss_equals_loss_parallel(pool: Any, size: int) -> None:
 
 
 def gpts(world: World, cases: list[GPTConfig]) -> Found:
-    with its_device(world):
+    with default_device(world):
         return {
             f"{config} {sequence=}": one_gpt(world, config, sequence, steps_for(world.size, index))
             for config in cases

@@ -18,10 +18,10 @@ from shardlab.comm import World
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import demand_alike, difference, differences
 from tests.shardlab.experts import moe_twins as twins
 from tests.shardlab.experts.moe_twins import B, Case, E, F
-from tests.shardlab.its_device import its_device
 
 PLAIN = ExpertConfig(count=E, top_k=2, ffn=F)
 # Each says something else to the router, the dispatcher or the layer.
@@ -72,7 +72,7 @@ def theirs_works(case: Case) -> bool:
 
 def against_megatron(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
     found = {}
-    with its_device(world):
+    with default_device(world):
         for case in cases:
             grid = twins.grid_of(world, case)
             layer, mine = twins.ours(case, grid)
@@ -94,7 +94,7 @@ def test_experts_equal_megatrons_to_the_last_bit(pool: Any, ranks: int) -> None:
 
 def against_the_loop(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
     found = {}
-    with its_device(world):
+    with default_device(world):
         for case in cases:
             grid = twins.grid_of(world, case)
             layer, mine = twins.ours(case, grid)
@@ -125,7 +125,7 @@ MENDED = "megatron-core has mended this: move the case into the equality tests"
 def trained_by_megatron(world: World, layout: tuple[int, int, int]) -> tuple[float, float]:
     """The largest error of an expert's gradient, Megatron's and ours, as each finishes it."""
     case = Case(*layout, replace(PLAIN, dispatch="all-gather"))
-    with its_device(world):
+    with default_device(world):
         grid = twins.grid_of(world, case)
         layer, mine = twins.ours(case, grid)
         right = twins.local_part(layer, grid, twins.dense_loop(case, grid))
@@ -184,7 +184,7 @@ def test_megatron_drops_by_position_tokens_that_do_not_come_last() -> None:
 def sent(world: World, case: Case) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """(operation, bytes) of a forward and backward, Megatron's and ours."""
     seen = []
-    with its_device(world):
+    with default_device(world):
         grid = twins.grid_of(world, case)
         layer, _ = twins.ours(case, grid)
         with moe.megatron(tensor=case.tensor, expert_model_parallel_size=case.expert):
@@ -218,7 +218,7 @@ def test_a_probability_in_its_row_saves_collectives_and_no_byte_is_lost(
 def weighs(world: World, case: Case, per_token: bool) -> tuple[float, float]:
     """An auxiliary loss's gradient on the router, ours over Megatron's: least and greatest."""
     found = []
-    with its_device(world):
+    with default_device(world):
         grid = twins.grid_of(world, case)
         layer, _ = twins.ours(case, grid)
         layer.router.end_step()

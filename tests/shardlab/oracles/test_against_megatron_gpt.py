@@ -16,6 +16,7 @@ from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import demand_alike, random_tokens
 from tests.shardlab.gpt_twins import (
     HEADS,
@@ -27,7 +28,6 @@ from tests.shardlab.gpt_twins import (
     compared,
     whole_weights,
 )
-from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import steps_for
 
 
@@ -70,7 +70,7 @@ def own_losses(world: World) -> tuple[float, float]:
     """Ours in fp64, Megatron's in its fp32, on the same tokens."""
     case = Case(tensor=world.size)
     grid = Grid(world=world, tensor=world.size)
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         weights = whole_weights(case.config())
         tokens = random_tokens(VOCAB, 2, SEQUENCE, seed=0)
         targets = tokens.roll(-1, 1)

@@ -24,6 +24,7 @@ from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.embedding import VocabParallelEmbedding
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import (
     demand_alike,
     difference,
@@ -31,14 +32,13 @@ from tests.shardlab.difference import (
     random_like,
     random_tokens,
 )
-from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import B, Call, Found, H, S, copied, fp64, part, steps_for, trained
 
 
 def embedding(world: World) -> Found:
     found = {}
     vocab = 3 * world.size
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         tokens_BS = random_tokens(vocab, B, S, seed=0)
         for sequence in [False, True][: world.size]:
             ours = VocabParallelEmbedding(
@@ -80,7 +80,7 @@ def losses(world: World) -> Found:
         return {"loss": loss.detach().float(), "gradient": x.grad.float()}
 
     v = 5
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         targets = random_tokens(v * world.size, S, B, seed=0)
         weight = random_like(S, B, seed=1).float()
         logits = part(world, random_like(S, B, v * world.size, seed=2).mul(3), -1)
@@ -137,7 +137,7 @@ def blocks(world: World) -> Iterator[tuple[str, Block, nn.Module]]:
 
 def block(world: World) -> Found:
     found = {}
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         mask = megatron_gpt.causal_mask(S)
         for case, ours, theirs in blocks(world):
             x, target = random_like(S, B, H, seed=101), random_like(S, B, H, seed=102)

@@ -22,14 +22,14 @@ from shardlab.comm import World
 from shardlab.layers import linear
 from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import demand_alike, differences, random_like
-from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, steps_for, trained
 
 
 def column(world: World) -> Found:
     found = {}
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         for bias, gather, skip, sequence, frozen in product([False, True], repeat=5):
             if (sequence and (gather or world.size == 1)) or (skip and not bias):
                 continue
@@ -55,7 +55,7 @@ def column(world: World) -> Found:
 
 def row(world: World) -> Found:
     found = {}
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         for bias, parallel, skip, sequence, frozen in product([False, True], repeat=5):
             if (sequence and (not parallel or world.size == 1)) or (skip and not bias):
                 continue
@@ -120,7 +120,7 @@ def test_a_linear_layer_equals_megatrons(
 def accumulated(world: World) -> Found:
     """Integers in fp32, so that sums are exact and equality is of bits: the kernel wants fp32."""
     found = {}
-    with its_device(world), mcore.megatron(tensor=world.size):
+    with default_device(world), mcore.megatron(tensor=world.size):
         pair: tuple[nn.Module, nn.Module]
         for kind, sequence in product(["column", "row"], [False, True]):
             config = mcore.config(

@@ -13,7 +13,7 @@ from shardlab.comm import World
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.ledger import Ledger
 from tests.docs.page import ROOT
-from tests.shardlab.its_device import its_device
+from tests.shardlab.default_device import default_device
 
 T = H = 128
 EXAMPLE: dict[str, Any] = {
@@ -31,7 +31,7 @@ def sent_forward(world: World, dispatch: str, expert: int, even: bool = False) -
     settings = EVEN if even else {}
     layout = {"expert": expert, "expert_tensor": 4 // expert}
     sizes = {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 4 // expert}
-    with its_device(world), moe.megatron(**sizes):
+    with default_device(world), moe.megatron(**sizes):
         layer = moe.layer(moe.config(dispatch=dispatch, **EXAMPLE, **layout, **settings))
         x_TBH = torch.randn(T, 1, H, generator=torch.Generator().manual_seed(world.rank))
         with Ledger() as ledger:

@@ -28,8 +28,8 @@ from shardlab.comm import World
 from shardlab.layers import linear, ops
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.init import Init
+from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import random_like
-from tests.shardlab.its_device import its_device
 
 MENDED = "megatron-core has mended this: move the case into the equality tests"
 
@@ -46,7 +46,7 @@ def own(world: World, *shape: int) -> Tensor:
 def backward_of_copy(world: World) -> tuple[Tensor, Tensor]:
     weight = own(world, 3, 2)
     gradients = []
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
         for copy in (
             lambda x: mappings.copy_to_tensor_model_parallel_region(x, group=group),
@@ -69,7 +69,7 @@ def test_a_strided_gradient_comes_back_unreduced(pool: Any) -> None:
 def forward_of_reduce(world: World) -> list[tuple[Tensor, Tensor]]:
     """(argument afterwards, result) for Megatron's and ours, on a contiguous, a strided tensor."""
     seen = []
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
         for strided in (False, True):
             for reduce in (
@@ -97,7 +97,7 @@ def test_a_strided_argument_comes_back_unreduced(pool: Any) -> None:
 
 def residual_gradient(world: World) -> tuple[Tensor, Tensor]:
     gradients = []
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
         for copy in (
             lambda x: mappings.copy_to_tensor_model_parallel_region(x, group=group),
@@ -120,7 +120,7 @@ def test_reducing_a_gradient_in_place_changes_that_of_the_residual_beside_it(poo
 
 def out_of_vocabulary(world: World) -> tuple[Tensor, Tensor]:
     """Megatron's embedding of an id that no rank holds, and its loss for such a target."""
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         embedding = VocabParallelEmbedding(
             8, 4, init_method=torch.nn.init.ones_, config=config(hidden=4, heads=2)
         )
@@ -138,7 +138,7 @@ def test_an_id_outside_the_vocabulary_embeds_to_zero_without_a_word(pool: Any) -
 def frozen_weight(world: World) -> tuple[bool, bool]:
     """Whether a bias gets a gradient beside a frozen weight: Megatron's, ours."""
     trained = []
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         theirs = ColumnParallelLinear(
             4, 4, config=config(hidden=4), init_method=torch.nn.init.ones_, bias=True,
             gather_output=False, skip_bias_add=False,
@@ -164,7 +164,7 @@ def test_freezing_a_column_weight_freezes_its_bias_too(pool: Any) -> None:
 
 def loss_of_logits(world: World, dtype: torch.dtype) -> list[tuple[Tensor, Tensor, Tensor]]:
     """(loss, logits afterwards, logits before) for Megatron's and ours."""
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         logits = random_like(3, 1, 4, seed=world.rank, dtype=dtype)
         targets = torch.tensor([[0], [1], [5]])
         return [
@@ -190,7 +190,7 @@ def test_the_loss_is_cast_to_fp32(pool: Any) -> None:
 
 
 def smoothed_loss(world: World) -> float:
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         logits = torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]).chunk(world.size, dim=-1)[world.rank]
         return vocab_parallel_cross_entropy(logits.clone(), torch.tensor([[2]]), 0.1).item()
 
@@ -211,13 +211,13 @@ def test_label_smoothing_gives_each_rank_another_loss(pool: Any) -> None:
 
 def second_backward(world: World) -> str:
     """What Megatron's second backward raises; ours gives the gradient again."""
-    with its_device(world):
+    with default_device(world):
         logits = random_like(3, 1, 4, seed=world.rank).requires_grad_()
         targets = torch.tensor([[0], [1], [5]])
     ours = cross_entropy(logits, targets, axis=world.whole).sum()
     first, second = (torch.autograd.grad(ours, logits, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
-    with its_device(world), megatron(tensor=world.size):
+    with default_device(world), megatron(tensor=world.size):
         theirs = vocab_parallel_cross_entropy(logits, targets).sum()
         theirs.backward(retain_graph=True)
         try:

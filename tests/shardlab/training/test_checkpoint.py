@@ -65,12 +65,12 @@ def fake_gradient(name: str, parameter: nn.Parameter, step: int) -> Tensor:
 
 def everything(model: GPT, optimizer: Optimizer) -> dict[str, Tensor]:
     """This stage's parameters and optimizer state, whole, on the CPU."""
-    found = {}
+    state = {}
     for name, parameter in model.named_parameters():
-        found[name] = whole(parameter).cpu()
+        state[name] = whole(parameter).cpu()
         for key, value in optimizer.state[parameter].items():
-            found[f"{name}/{key}"] = (whole(parameter, value) if value.dim() else value).cpu()
-    return {name: value.clone() for name, value in found.items()}
+            state[f"{name}/{key}"] = (whole(parameter, value) if value.dim() else value).cpu()
+    return {name: value.clone() for name, value in state.items()}
 
 
 RECORD = {"step": 3, "schedule": {"warmup": 0.1}}
@@ -127,10 +127,10 @@ def test_any_grid_goes_on_from_any_other_bit_for_bit(
             for name, tensor in tensors.items():
                 assert torch.equal(tensor, straight.setdefault(name, tensor)), (sizes, name)
             assert torch.equal(draw, results[0][1])
-        then, there = moves[(i + 1) % len(moves)]
-        for tensors, after in pool(then).run(resumed, folder, there, config, kind):
+        then, resumed_sizes = moves[(i + 1) % len(moves)]
+        for tensors, after in pool(then).run(resumed, folder, resumed_sizes, config, kind):
             for name, tensor in tensors.items():
-                assert torch.equal(tensor, straight[name]), (sizes, there, name)
+                assert torch.equal(tensor, straight[name]), (sizes, resumed_sizes, name)
             assert torch.equal(after, draw)
     assert len(straight) == (4 if kind == "adamw" else 2) * sum(1 for n in straight if "/" not in n)
 
@@ -166,8 +166,8 @@ def test_a_run_that_goes_on_drops_as_one_without_a_break_on_any_grid(
     assert len(set(straight)) == 6, "each step drops something else"
     grids = [(1, (1, 1)), (2, (2, 1)), (4, (2, 1))]  # the last has two replicas
     for i, (ranks, sizes) in enumerate(grids):
-        found = pool(ranks).run(dropped, str(tmp_path / "run"), sizes, 2 * i, 2 * i + 2)
-        assert found == [straight[2 * i : 2 * i + 2]] * ranks, sizes
+        resumed_losses = pool(ranks).run(dropped, str(tmp_path / "run"), sizes, 2 * i, 2 * i + 2)
+        assert resumed_losses == [straight[2 * i : 2 * i + 2]] * ranks, sizes
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -180,11 +180,11 @@ def attempt(
     """Load; return the error, having checked that nothing was changed."""
     model, optimizer, grid = setting(world, sizes, config, seed=1, kind=kind)
     before = everything(model, optimizer)
-    given = {"order": torch.Generator()} if generators else {}
+    generator = {"order": torch.Generator()} if generators else {}
     try:
         checkpoint.load(
             folder, model=model, optimizer=optimizer, grid=grid,
-            generators=given,
+            generators=generator,
         )  # fmt: skip
     except CheckpointError as error:
         after = everything(model, optimizer)
@@ -214,13 +214,13 @@ def edited(folder: Path, change: Callable[[Any], None]) -> None:
 def test_another_model_is_refused_and_the_difference_named(pool: Any, written: Path) -> None:
     run = lambda **kw: pool(1).run(attempt, str(written), (1, 1), *kw.values())[0]  # noqa: E731
     assert run() == "loaded"
-    said = run(config=replace(CONFIG, hidden=16, tie_embeddings=False))
-    assert "hidden = 8 (here 16), tie_embeddings = True (here False)" in said
-    said = run(config=replace(CONFIG, dtype=torch.float64))
-    assert "is float32 in the checkpoint, float64 in this model" in said
+    message = run(config=replace(CONFIG, hidden=16, tie_embeddings=False))
+    assert "hidden = 8 (here 16), tie_embeddings = True (here False)" in message
+    message = run(config=replace(CONFIG, dtype=torch.float64))
+    assert "is float32 in the checkpoint, float64 in this model" in message
     assert "written with an optimizer that has betas" in run(config=CONFIG, kind="sgd")
-    said = run(config=CONFIG, kind="adamw", generators=False)
-    assert "holds 1 tensors that no rank wants: generator/order" in said
+    message = run(config=CONFIG, kind="adamw", generators=False)
+    assert "holds 1 tensors that no rank wants: generator/order" in message
 
 
 def test_a_damaged_checkpoint_is_refused_on_every_rank(pool: Any, written: Path) -> None:
@@ -232,27 +232,27 @@ def test_a_damaged_checkpoint_is_refused_on_every_rank(pool: Any, written: Path)
         return pool(2).run(attempt, str(copy), (2, 1))
 
     def swap(folder: Path) -> None:
-        one, other = shards(folder)
-        one.rename(folder / "aside")
-        other.rename(one)
-        (folder / "aside").rename(other)
+        first, second = shards(folder)
+        first.rename(folder / "aside")
+        second.rename(first)
+        (folder / "aside").rename(second)
 
     first, second = broken(lambda folder: shards(folder)[1].unlink())
     assert first.startswith("rank 1 could not read the checkpoint: ")
     assert "rank-00001.safetensors is missing; copy the checkpoint with all its files" in first
     assert first == second
-    for said in broken(lambda folder: os.truncate(shards(folder)[0], 1000)):
-        assert "is damaged" in said
+    for message in broken(lambda folder: os.truncate(shards(folder)[0], 1000)):
+        assert "is damaged" in message
     assert "should hold" in broken(swap)[0] or "not of this save" in broken(swap)[0]
-    for said in broken(lambda folder: (folder / "index.json").unlink()):
-        assert "no checkpoint in" in said
+    for message in broken(lambda folder: (folder / "index.json").unlink()):
+        assert "no checkpoint in" in message
 
 
 def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
     name = "model/layers.0.mlp.fc1.weight"
     original = (written / "index.json").read_bytes()
 
-    def told(change: Callable[[Any], None]) -> str:
+    def message_for(change: Callable[[Any], None]) -> str:
         (written / "index.json").write_bytes(original)
         edited(written, change)
         return str(pool(1).run(attempt, str(written), (1, 1))[0])
@@ -280,7 +280,7 @@ def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
         (lambda i: i["optimizer"].append({}), "has 2 parameter groups, this one 1"),
     ]
     for change, expected in lies:
-        assert expected in told(change), expected
+        assert expected in message_for(change), expected
 
 
 def test_nothing_in_a_checkpoint_is_unpickled(pool: Any, written: Path, tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def cut_short(world: World, folder: str, at: str) -> str:
         raise OSError(28, "No space left on device")
 
     module = checkpoint.shards
-    kept = getattr(module, at)
+    original = getattr(module, at)
     if world.rank == (1 if at == "save_file" else 0):
         setattr(module, at, fault)
     try:
@@ -330,7 +330,7 @@ def cut_short(world: World, folder: str, at: str) -> str:
     except CheckpointError as error:
         return str(error)
     finally:
-        setattr(module, at, kept)
+        setattr(module, at, original)
     return "saved"
 
 
@@ -338,10 +338,10 @@ def cut_short(world: World, folder: str, at: str) -> str:
 def test_a_save_that_fails_on_one_rank_leaves_the_old_checkpoint(
     pool: Any, written: Path, at: str, culprit: int
 ) -> None:
-    said = pool(2).run(cut_short, str(written), at)
-    assert said == [said[culprit]] * 2
-    assert said[culprit].startswith(f"rank {culprit} could not write")
-    assert "No space left on device" in said[culprit]
+    messages = pool(2).run(cut_short, str(written), at)
+    assert messages == [messages[culprit]] * 2
+    assert messages[culprit].startswith(f"rank {culprit} could not write")
+    assert "No space left on device" in messages[culprit]
     assert len(list(written.glob("shards-*"))) == 2, "the unfinished one is there too"
     for tensors, _ in pool(2).run(resumed, str(written), (2, 1), CONFIG, "adamw"):
         assert tensors
@@ -376,7 +376,7 @@ def killed(folder: str, before: str) -> None:
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
 
 
-@pytest.mark.parametrize("before", ["save_file", "settle", "commit", "sweep"])
+@pytest.mark.parametrize("before", ["save_file", "sync_to_disk", "commit", "remove_stale"])
 def test_a_killed_save_leaves_a_checkpoint_that_loads(
     pool: Any, written: Path, before: str
 ) -> None:
@@ -388,7 +388,8 @@ def test_a_killed_save_leaves_a_checkpoint_that_loads(
     worker.start()
     worker.join(LIMIT)
     assert worker.exitcode == 9
-    generators = before != "sweep"  # after the commit it is the new checkpoint, which has none
+    # After the commit it is the new checkpoint, which has no generators.
+    generators = before != "remove_stale"
     assert pool(1).run(attempt, str(written), (1, 1), CONFIG, "adamw", generators) == ["loaded"]
 
 
@@ -418,12 +419,12 @@ def test_pieces_must_make_up_the_whole_once() -> None:
 
 
 def test_ranks_that_disagree_about_a_tensor_write_no_index() -> None:
-    one = {"w": StoredTensor("float32", (4, 3), (piece(0, (0, 0), (2, 3)),))}
-    other = {"w": StoredTensor("float32", (5, 3), (piece(1, (2, 0), (3, 3)),))}
+    first = {"w": StoredTensor("float32", (4, 3), (piece(0, (0, 0), (2, 3)),))}
+    second = {"w": StoredTensor("float32", (5, 3), (piece(1, (2, 0), (3, 3)),))}
     with pytest.raises(CheckpointError, match="ranks disagree about w"):
-        merge([one, other])
+        merge([first, second])
     with pytest.raises(CheckpointError, match="has 6 of its 12 elements"):
-        merge([one])
+        merge([first])
 
 
 def test_what_no_other_grid_could_read_is_not_written(pool: Any, tmp_path: Path) -> None:
@@ -434,7 +435,7 @@ def test_what_no_other_grid_could_read_is_not_written(pool: Any, tmp_path: Path)
 
 
 def odd(world: World, folder: str) -> list[str]:
-    said = []
+    messages = []
     for what in ("state", "record"):
         model, optimizer, grid = setting(world, (1, 1))
         if what == "state":
@@ -443,8 +444,8 @@ def odd(world: World, folder: str) -> list[str]:
         record = {"order": torch.zeros(3)} if what == "record" else {}
         with pytest.raises(CheckpointError) as error:
             checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record=record)
-        said.append(str(error.value))
-    return said
+        messages.append(str(error.value))
+    return messages
 
 
 def by_stage(world: World, folder: str) -> str:
@@ -459,6 +460,6 @@ def by_stage(world: World, folder: str) -> str:
 def test_settings_that_a_load_would_give_to_all_ranks_are_the_same_on_all(
     pool: Any, tmp_path: Path
 ) -> None:
-    for said in pool(2).run(by_stage, str(tmp_path)):
-        assert "parameter groups differ, in lr, between ranks 0 and 1" in said
+    for message in pool(2).run(by_stage, str(tmp_path)):
+        assert "parameter groups differ, in lr, between ranks 0 and 1" in message
     assert not (tmp_path / "index.json").exists()

@@ -24,7 +24,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError
-from shardlab.training.checkpoint.parts import boxes_of_run
+from shardlab.training.checkpoint.parameter_runs import boxes_of_run
 from tests.shardlab.fsdp_models import gathered, sliced
 from tests.shardlab.properties import steady
 from tests.shardlab.training.test_checkpoint import (
@@ -69,15 +69,15 @@ def named_leaves(flat: FlatParameter) -> list[tuple[str, nn.Parameter]]:
 
 def everything_sharded(model: FSDP, optimizer: Optimizer) -> dict[str, Tensor]:
     """As `everything`: parameters and optimizer state, whole."""
-    found = {}
+    state = {}
     for flat in model.flats:
-        kept = {"": flat.shard_f, **optimizer.state[flat.shard_f]}
-        for key, value in kept.items():
+        tensors = {"": flat.shard_f, **optimizer.state[flat.shard_f]}
+        for key, value in tensors.items():
             parts = gathered(flat, value) if value.dim() else {}
             for name, leaf in named_leaves(flat):
                 tensor = whole(leaf, parts[name]) if parts else value
-                found[f"{name}/{key}" if key else name] = tensor.cpu().clone()
-    return found
+                state[f"{name}/{key}" if key else name] = tensor.cpu().clone()
+    return state
 
 
 def saved_sharded(world: World, folder: str, tensor: int, strategy: S) -> Any:
@@ -114,18 +114,18 @@ def resumed_sharded(world: World, folder: str, tensor: int, strategy: S) -> Any:
 def test_a_grid_goes_on_from_fsdp_and_fsdp_from_a_grid_bit_for_bit(
     pool: Any, tmp_path: Path, ranks: int, tensor: int, strategy: S
 ) -> None:
-    there, back = str(tmp_path / "there"), str(tmp_path / "back")
-    pool(ranks).run(saved_sharded, there, tensor, strategy)
+    sharded_folder, back = str(tmp_path / "sharded"), str(tmp_path / "back")
+    pool(ranks).run(saved_sharded, sharded_folder, tensor, strategy)
     straight: dict[str, Tensor] = {}
     for tensors, _ in pool(4).run(saved, back, (2, 2), CONFIG, "adamw", False):
         straight |= tensors
-    for tensors, _ in pool(4).run(resumed, there, (2, 2), CONFIG, "adamw", False):
-        for name, found in tensors.items():
-            assert torch.equal(found, straight[name]), name
+    for tensors, _ in pool(4).run(resumed, sharded_folder, (2, 2), CONFIG, "adamw", False):
+        for name, actual in tensors.items():
+            assert torch.equal(actual, straight[name]), name
     for tensors in pool(ranks).run(resumed_sharded, back, tensor, strategy):
         assert tensors.keys() == straight.keys()
-        for name, found in tensors.items():
-            assert torch.equal(found, straight[name]), name
+        for name, actual in tensors.items():
+            assert torch.equal(actual, straight[name]), name
 
 
 @steady
@@ -136,12 +136,12 @@ def test_a_run_of_elements_is_cut_into_boxes_that_hold_each_once_in_order(
     whole_X = torch.arange(math.prod(shape)).view(shape)
     begin = draw.draw(st.integers(0, whole_X.numel()))
     end = draw.draw(st.integers(begin, whole_X.numel()))
-    found: list[int] = []
+    elements: list[int] = []
     boxes = list(boxes_of_run(shape, begin, end - begin))
     for offset, size in boxes:
         where = tuple(slice(o, o + n) for o, n in zip(offset, size, strict=True))
-        found += whole_X[where].flatten().tolist()
-    assert found == list(range(begin, end))
+        elements += whole_X[where].flatten().tolist()
+    assert elements == list(range(begin, end))
     assert len(boxes) <= max(2 * len(shape) - 1, 1)
 
 

@@ -125,7 +125,7 @@ def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: 
     [*pieces] = share.chunk(MICROBATCHES)
     if case.padded:
         masks = iter([piece.padding for piece in pieces])
-        model.register_forward_pre_hook(lambda _, given: (*given, None, next(masks)))
+        model.register_forward_pre_hook(lambda _, inputs: (*inputs, None, next(masks)))
     if begins:
         step.begin(tokens=[piece.counted for piece in pieces])
     run(
@@ -192,7 +192,7 @@ def test_padding_changes_nothing_for_the_tokens_before_it(scores: str) -> None:
     experts = replace(PLAIN, scores=scores, sequence_aux_loss=0.5)
     if scores == "sigmoid":
         experts = replace(experts, bias_rate=0.1)
-    found, loads = [], []
+    gradients, loads = [], []
     for masked in (False, True):
         model = GPT(replace(CONFIG, experts=experts), tensor=Axis.alone())
         everything = batch(True)
@@ -204,8 +204,8 @@ def test_padding_changes_nothing_for_the_tokens_before_it(scores: str) -> None:
             logits = model(piece.tokens[:, :size], None, padding)
             (summed(Axis.alone())(logits, piece.targets[:, :size])).backward()
         loads.append([router._load_E for router in model.routers])
-        found.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
-    assert max(difference(found[1][n], found[0][n]) for n in found[0]) <= 1e-6  # fp32
+        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    assert max(difference(gradients[1][n], gradients[0][n]) for n in gradients[0]) <= 1e-6  # fp32
     if scores == "sigmoid":
         assert all(torch.equal(a, b) for a, b in zip(*loads, strict=True))
 

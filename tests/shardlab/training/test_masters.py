@@ -53,14 +53,14 @@ def test_a_frozen_parameter_is_its_own_master() -> None:
 
 
 def test_weights_that_are_put_into_the_model_reach_its_masters() -> None:
-    model, other = (GPT(BF16, tensor=Axis.alone(), seed=seed) for seed in (0, 1))
+    model, source = (GPT(BF16, tensor=Axis.alone(), seed=seed) for seed in (0, 1))
     optimizer = SGD(make_masters(model.parameters()), lr=0.0)
     serve_masters(model.parameters(), optimizer)
-    load_whole(model, whole_parameters(other))
+    load_whole(model, whole_parameters(source))
     for parameter in model.parameters():
         parameter.main_grad = torch.zeros(parameter.shape)  # type: ignore[attr-defined]
     optimizer.step()
-    assert all(map(torch.equal, model.parameters(), other.parameters()))
+    assert all(map(torch.equal, model.parameters(), source.parameters()))
 
 
 def made_equal(world: World) -> list[float]:
@@ -73,7 +73,7 @@ def made_equal(world: World) -> list[float]:
     weight.sum().backward()
     replicas.finish()
     optimizer.step()
-    return [float(one) for one in weight]
+    return [float(value) for value in weight]
 
 
 def test_replicas_that_are_made_equal_have_equal_masters(pool: Any) -> None:
@@ -118,10 +118,10 @@ def test_a_step_is_that_of_fp32_adam_on_fp32_copies(pool: Any, ranks: int, tenso
 
 # ---------------------------------------------------------------------- the checkpoint
 
-Kept = dict[str, Tensor]
+State = dict[str, Tensor]
 
 
-def on_grid(world: World, tensor: int, folder: str, begin: int) -> Kept:
+def on_grid(world: World, tensor: int, folder: str, begin: int) -> State:
     """From step `begin`, loaded if not the first, two steps on masters, saved; what is kept."""
     grid = Grid(world=world, tensor=tensor)
     model = GPT(BF16, tensor=grid.tensor, seed=begin, device=world.device)
@@ -136,15 +136,15 @@ def on_grid(world: World, tensor: int, folder: str, begin: int) -> Kept:
             parameter.main_grad = gradient  # type: ignore[attr-defined]
         optimizer.step()
     checkpoint.save(folder, model=model, grid=grid, optimizer=optimizer)
-    found = {}
+    state = {}
     for name, p in model.named_parameters():
-        found[name] = whole(p, master_of(p).detach()).cpu().clone()
+        state[name] = whole(p, master_of(p).detach()).cpu().clone()
         for key, value in optimizer.state[master_of(p)].items():
-            found[f"{name}/{key}"] = (whole(p, value) if value.dim() else value).cpu().clone()
-    return found
+            state[f"{name}/{key}"] = (whole(p, value) if value.dim() else value).cpu().clone()
+    return state
 
 
-def on_shards(world: World, folder: str, begin: int) -> Kept:
+def on_shards(world: World, folder: str, begin: int) -> State:
     """The same under FSDP that computes in bf16: its shards are fp32."""
     grid = Grid(world=world)
     model = GPT(CONFIG, tensor=grid.tensor, seed=begin, device=world.device)
@@ -162,7 +162,7 @@ def on_shards(world: World, folder: str, begin: int) -> Kept:
     return everything_sharded(fsdp, optimizer)
 
 
-def in_fp32(world: World, folder: str) -> Kept:
+def in_fp32(world: World, folder: str) -> State:
     """The same weights in a model of fp32."""
     grid = Grid(world=world)
     model = GPT(CONFIG, tensor=grid.tensor, seed=9, device=world.device)
@@ -179,7 +179,7 @@ def test_masters_go_on_bit_for_bit_on_another_grid_under_fsdp_and_in_fp32(
         [expected] = pool(1).run(on_grid, 1, alone, begin)
     pool(2).run(on_grid, 2, moved, 0)
     pool(2).run(on_shards, moved, 2)
-    found = pool(2).run(on_grid, 1, moved, 4) + pool(1).run(in_fp32, moved)
-    for kept in found:
-        assert kept.keys() == expected.keys()
-        assert [name for name in kept if not torch.equal(kept[name], expected[name])] == []
+    states = pool(2).run(on_grid, 1, moved, 4) + pool(1).run(in_fp32, moved)
+    for state in states:
+        assert state.keys() == expected.keys()
+        assert [name for name in state if not torch.equal(state[name], expected[name])] == []

@@ -122,16 +122,18 @@ def train(world: World, case: Case) -> tuple[list[GPT], History]:
     shape = chunks[0].hidden_shape(BATCH // case.data // count, config.sequence)
     losses, norms = [], []
     for step in range(case.steps):
-        mine = [t.chunk(case.data)[grid.data.rank].chunk(count) for t in batch(step, world.device)]
+        micro_batches = [
+            t.chunk(case.data)[grid.data.rank].chunk(count) for t in batch(step, world.device)
+        ]
         optimizer.zero_grad()
-        found = run(
-            schedule, chunks, list(zip(*mine, strict=True)), chunks[-1].loss, axis=grid.pipeline,
-            shape=shape,
+        losses_here = run(
+            schedule, chunks, list(zip(*micro_batches, strict=True)), chunks[-1].loss,
+            axis=grid.pipeline, shape=shape,
         )  # fmt: skip
         norms.append(float(gradients.finish()))
         optimizer.step()
-        if found:
-            losses.append(grid.data.all_reduce(torch.stack(found).mean(), op="mean").item())
+        if losses_here:
+            losses.append(grid.data.all_reduce(torch.stack(losses_here).mean(), op="mean").item())
     parameters = {n: p.detach() for chunk in chunks for n, p in chunk.named_parameters()}
     return chunks, History(losses, norms, parameters)
 
@@ -149,8 +151,8 @@ def errors(world: World, case: Case, right: History) -> dict[str, float]:
     return worst
 
 
-def _worst(found: list[float], right: list[float]) -> float:
-    return max(abs(f / r - 1) for f, r in zip(found, right, strict=True))
+def _worst(losses: list[float], right: list[float]) -> float:
+    return max(abs(f / r - 1) for f, r in zip(losses, right, strict=True))
 
 
 def grids(ranks: int) -> list[tuple[int, int, int]]:

@@ -25,7 +25,7 @@ CONFIG = GPTConfig(
 )
 
 
-def made(world: World, config: GPTConfig = CONFIG, **settings: Any) -> tuple[GPT, Grid, Any]:
+def build(world: World, config: GPTConfig = CONFIG, **settings: Any) -> tuple[GPT, Grid, Any]:
     """Tensor × pipeline × data, two each, sequence parallel."""
     grid = Grid(world=world, tensor=2, pipeline=2)
     model = GPT(
@@ -40,31 +40,31 @@ def tokens(world: World, batch: int) -> Tensor:
     return torch.randint(CONFIG.vocab, (batch, 4), generator=generator).to(world.device)
 
 
-def backward(world: World, model: GPT, grid: Grid, mine: Tensor, *, sums: bool = False) -> None:
-    """Two micro-batches of `mine` through the pipeline; each token predicts itself."""
+def backward(world: World, model: GPT, grid: Grid, rows: Tensor, *, sums: bool = False) -> None:
+    """Two micro-batches of `rows` through the pipeline; each token predicts itself."""
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         return model.loss(logits, targets) * (targets.numel() if sums else 1)
 
-    shape = model.hidden_shape(mine.shape[0] // 2, 4)
+    shape = model.hidden_shape(rows.shape[0] // 2, 4)
     run(
-        one_forward_one_backward(2, 2), model, [(t, t) for t in mine.chunk(2)], loss,
+        one_forward_one_backward(2, 2), model, [(t, t) for t in rows.chunk(2)], loss,
         axis=grid.pipeline, shape=shape, scale=1.0 if sums else None,
     )  # fmt: skip
 
 
 def order_and_bytes(world: World) -> tuple[list[tuple[str, str, int]], dict[str, int], list[str]]:
-    model, grid, gradients = made(world, max_norm=1.0)
-    mine = tokens(world, 8).chunk(2)[grid.data.rank]
+    model, grid, gradients = build(world, max_norm=1.0)
+    rows = tokens(world, 8).chunk(2)[grid.data.rank]
     for _ in range(2):  # the second step: buckets are settled
-        backward(world, model, grid, mine)
+        backward(world, model, grid, rows)
         with Ledger() as ledger:
             gradients.finish()
         backwards_entries = [(e.op, e.axis, e.payload) for e in ledger.entries]
     partial = sum(p.nbytes for p in model.parameters() if partial_gradients.is_marked(p))
     tied = model.tied_weight.nbytes if model.tied_weight is not None else 0
     with Ledger() as ledger:
-        backward(world, model, grid, mine)
+        backward(world, model, grid, rows)
     during = [e.axis for e in ledger.entries if e.op == "all_reduce"]
     gradients.finish()
     return backwards_entries, {"partial": partial, "tied": tied}, during
@@ -85,7 +85,7 @@ def test_partial_and_tied_gradients_are_summed_after_the_data_axis_and_before_th
 
 def tied_copies(world: World) -> tuple[float, list[float]]:
     """Steps by SGD: how far apart the two copies of the embedding are, and the norms."""
-    model, grid, gradients = made(world, max_norm=0.1)
+    model, grid, gradients = build(world, max_norm=0.1)
     optimizer = SGD(model.parameters(), lr=0.5)
     norms = []
     for _ in range(3):
@@ -102,7 +102,7 @@ def tied_copies(world: World) -> tuple[float, list[float]]:
 @pytest.mark.ci
 def test_tied_copies_stay_equal_to_the_bit_and_all_ranks_report_one_norm(pool: Any) -> None:
     results = pool(8).run(tied_copies)
-    assert all(apart == 0.0 for apart, _ in results)
+    assert all(distance == 0.0 for distance, _ in results)
     assert all(norms == results[0][1] for _, norms in results)
     assert all(norm > 0.1 for norm in results[0][1]), "what is reported is the norm before clipping"
 
@@ -122,11 +122,11 @@ def worst_gradient(model: GPT, whole: GPT) -> float:
 def uneven(world: World) -> float:
     """Data ranks hold 2 and 6 sequences; each loss is a sum over tokens."""
     config = replace(CONFIG, bias=False)
-    model, grid, gradients = made(world, config, reduction="tokens")
+    model, grid, gradients = build(world, config, reduction="tokens")
     everything = tokens(world, 8)
-    mine = everything[:2] if grid.data.rank == 0 else everything[2:]
-    backward(world, model, grid, mine, sums=True)
-    gradients.finish(tokens=mine.numel())
+    rows = everything[:2] if grid.data.rank == 0 else everything[2:]
+    backward(world, model, grid, rows, sums=True)
+    gradients.finish(tokens=rows.numel())
     whole = GPT(config, tensor=Axis.alone(), device=world.device)
     whole.loss(whole(everything), everything).backward()
     return worst_gradient(model, whole)
@@ -182,9 +182,9 @@ def frozen_stage(world: World, stage: int) -> tuple[list[float], list[bool]]:
 
 @pytest.mark.parametrize("stage", [0, 1])
 def test_a_wholly_frozen_stage_passes_on_what_the_others_learn_from(pool: Any, stage: int) -> None:
-    found = pool(2).run(frozen_stage, stage)
-    assert found[0][0] == found[1][0]
-    assert all(all(right) for _, right in found)
+    results = pool(2).run(frozen_stage, stage)
+    assert results[0][0] == results[1][0]
+    assert all(all(right) for _, right in results)
 
 
 def half_frozen(world: World) -> None:
@@ -208,13 +208,13 @@ def both_ends(world: World) -> float:
     pieces = [GPT(CONFIG, tensor=grid.tensor, stage=s, stages=2) for s in range(2)]
     whole = GPT(CONFIG, tensor=Axis.alone())
     gradients, everything = StepGradients(pieces, grid), tokens(world, 4)
-    ours = SGD([p for piece in pieces for p in piece.parameters()], lr=0.5)
-    theirs = SGD(whole.parameters(), lr=0.5)
+    optimizer_pieces = SGD([p for piece in pieces for p in piece.parameters()], lr=0.5)
+    optimizer_whole = SGD(whole.parameters(), lr=0.5)
     for _ in range(3):
         pieces[1].loss(pieces[1](pieces[0](everything)), everything).backward()
         whole.loss(whole(everything), everything).backward()
         gradients.finish()
-        for optimizer in (ours, theirs):
+        for optimizer in (optimizer_pieces, optimizer_whole):
             optimizer.step()
             optimizer.zero_grad()
     right = dict(whole.named_parameters())

@@ -1,1 +1,1 @@
-"""A lab opened: the evidence for what its pages cite, and which file each citation means."""
+"""Opens labs: reads their pages, and gathers the evidence for what these cite."""

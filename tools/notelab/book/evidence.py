@@ -1,4 +1,4 @@
-"""A lab's cited files and their lines: bytes where a provider had them, else what the lock has."""
+"""The evidence for a lab's citations: files from providers, or what the lock records of them."""
 
 from array import array
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import msgspec
 
-from notelab.book.vouching import Siblings, Vouched
+from notelab.book.sibling_locks import KnownBlob, SiblingLocks
 from notelab.cache import cache_key, get_or_compute
 from notelab.cited import outline
 from notelab.cited.outline import Outline
@@ -22,22 +22,22 @@ from notelab.sources.pointer import pointer_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from notelab.book.workbook import Bench
+    from notelab.book.workbook import CheckSession
 
 
 class State(StrEnum):
-    """What is known of a path in one source."""
+    """What is known about a path in one source."""
 
-    PROVED = "proved"  # the file's own bytes are at hand, and are the commit's
-    POINTER = "pointer"  # the commit holds a pointer to the file's contents, which are elsewhere
-    LOCKED = "locked"  # no bytes at hand, but the lock knows the file
+    PROVED = "proved"  # the file's bytes were read, and the commit holds them
+    POINTER = "pointer"  # the commit holds only a pointer to the file's contents
+    LOCKED = "locked"  # no provider has the bytes, but the lock records the file
     ABSENT = "absent"  # the commit has no such file
-    LACKING = "lacking"  # a wheel, which holds only part of the commit, has no such file
-    UNKNOWN = "unknown"  # nobody could say
+    LACKING = "lacking"  # a wheel lacks the file, but it holds only a part of the commit
+    UNKNOWN = "unknown"  # no provider could tell
 
 
 class CitedFile(msgspec.Struct):
-    """One path of one source: its state, and with bytes at hand its lines and structure."""
+    """One path of one source: its state and, if its bytes were read, its lines and structure."""
 
     source: str
     path: str
@@ -47,137 +47,147 @@ class CitedFile(msgspec.Struct):
     provider: str = ""
     lines: list[bytes] = []
     structure: Callable[[], Outline] | None = None
-    runs: Callable[[], frozenset[int]] = frozenset  # of its tokens, for who looks for a paste
-    near: list[str] = []
-    ends: list[str] = []  # paths of the tree that end in an absent one
+    runs: Callable[[], frozenset[int]] = frozenset  # hashes of its tokens
+    suggestions: list[str] = []
+    ends: list[str] = []  # paths of the tree that end in this absent one
     reasons: list[str] = []
     disputed: str = ""
-    vouched: str = ""  # the sibling's lock that knew the file, where this lab's didn't
+    vouched_by: str = ""  # the lock of another lab that records the file, if this lab's doesn't
 
     @property
     def outline(self) -> Outline | None:
-        """Return the file's structure, worked out when it is first asked for."""
+        """Return the file's structure; it is computed at the first call."""
         return self.structure() if self.structure else None
 
     def sha256_of(self, first: int, last: int) -> str:
-        """Return the SHA-256 of the lines, joined and ended by a newline each."""
+        """Return the SHA-256 of the lines, each with a newline at its end."""
         return sha256(b"\n".join(self.lines[first - 1 : last]) + b"\n").hexdigest()
 
 
 class Evidence:
-    """Answers, for the citations of one lab, what stands at the pins."""
+    """Reads the files that one lab cites, at its pins."""
 
-    def __init__(self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, bench: "Bench") -> None:
-        """Nothing is read before `gather`."""
+    def __init__(
+        self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, session: "CheckSession"
+    ) -> None:
+        """Remember the lab; nothing is read before `gather`."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
-        self._library, self._cache = bench.library, bench.cache
-        self._siblings = Siblings(lab, bench)
-        self._vouched: dict[tuple[str, str], Vouched] = {}
+        self._library, self._cache = session.library, session.cache
+        self._sibling_locks = SiblingLocks(lab, session)
+        self._from_siblings: dict[tuple[str, str], KnownBlob] = {}
         self._sources: dict[str, Source] = {}
         self._files: dict[tuple[str, str], CitedFile] = {}
-        self._unasked: set[tuple[str, str]] = set()  # of these the store alone was asked
+        self._store_only: set[tuple[str, str]] = set()  # files for which only the store was asked
 
     def gather(self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False) -> None:
-        """Read every (source, path) wanted, in one batch per source.
+        """Read every wanted (source, path), in one batch per source.
 
-        With `store_only` no other provider is asked.
+        With `store_only`, only the store is asked.
         """
-        for source, paths in self.questions(wanted, store_only=store_only):
+        for source, paths in self.list_questions(wanted, store_only=store_only):
             answers = self._library.read(source, paths, store_only=store_only)
             doubted: Wanted = {
-                path: None for path in paths if self._is_wrongly_vouched(source, answers[path])
+                path: None for path in paths if self._is_sibling_wrong(source, answers[path])
             }
             if doubted:
                 answers |= self._library.read(source, doubted)
             for path in paths:
-                made = self._cited(source.name, path, answers[path])
-                self._files[source.name, path] = made
-                if store_only and made.state is not State.PROVED:
-                    self._unasked.add((source.name, path))
+                file = self._make_cited_file(source.name, path, answers[path])
+                self._files[source.name, path] = file
+                if store_only and file.state is not State.PROVED:
+                    self._store_only.add((source.name, path))
                 else:
-                    self._unasked.discard((source.name, path))
+                    self._store_only.discard((source.name, path))
 
-    def questions(
+    def list_questions(
         self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False
     ) -> list[tuple[Source, Wanted]]:
-        """Return what `gather` would ask the library: a source at its pin, paths and blob ids."""
-        asked: dict[str, Wanted] = {}
+        """Return what `gather` would ask the library: sources at their pins, paths and blob ids."""
+        wanted_by_source: dict[str, Wanted] = {}
         for name, path in dict.fromkeys(wanted):
             pin = self._pins.get(name)
-            done = (name, path) in self._files and (store_only or (name, path) not in self._unasked)
-            if pin and pin.commit and not done:
-                known = self._known(name, path, own=store_only)
-                asked.setdefault(name, {})[path] = known.blob if known else None
-        return [(self.source(name), paths) for name, paths in asked.items()]
+            is_gathered = (name, path) in self._files and (
+                store_only or (name, path) not in self._store_only
+            )
+            if pin and pin.commit and not is_gathered:
+                locked = self._expected_file(name, path, own_lock_only=store_only)
+                wanted_by_source.setdefault(name, {})[path] = locked.blob if locked else None
+        return [(self.source(name), paths) for name, paths in wanted_by_source.items()]
 
-    def _known(self, name: str, path: str, *, own: bool) -> LockedFile | None:
-        """Return the file as the lock knows it, else (unless `own`) as a sibling's lock does."""
-        known = self._lock.file(name, path, self._pins[name].commit)
-        if known or own:
-            return known
-        vouched = self._siblings.file(self.source(name), path)
+    def _expected_file(self, name: str, path: str, *, own_lock_only: bool) -> LockedFile | None:
+        """Return a file's entry in this lab's lock, or else in the lock of another lab."""
+        locked = self._lock.file(name, path, self._pins[name].commit)
+        if locked or own_lock_only:
+            return locked
+        vouched = self._sibling_locks.file(self.source(name), path)
         if vouched:
-            self._vouched[name, path] = vouched
+            self._from_siblings[name, path] = vouched
         return vouched.file if vouched else None
 
-    def _is_wrongly_vouched(self, source: Source, answer: Found | Absent | Unreachable) -> bool:
-        """Tell whether a provider has another file than a sibling's lock says; then it is asked."""
+    def _is_sibling_wrong(self, source: Source, answer: Found | Absent | Unreachable) -> bool:
+        """Tell whether a provider disputes the blob id that another lab's lock records."""
         disputed = isinstance(answer, Unreachable) and answer.disputed
-        return bool(disputed and self._vouched.pop((source.name, answer.path), None))
+        return bool(disputed and self._from_siblings.pop((source.name, answer.path), None))
 
     def source(self, name: str) -> Source:
-        """Return a source of the lab at its pin, with the wheel that a lock remembers for it."""
+        """Return a source of the lab at its pin, with the wheel that a lock records for it."""
         if name not in self._sources:
             commit = self._pins[name].commit
-            bare = self._lab.source(name, commit)
-            known = self._lock.wheel(name, commit, bare.wheel or "") or self._siblings.wheel(bare)
-            self._sources[name] = msgspec.structs.replace(bare, known=known)
+            source = self._lab.source(name, commit)
+            known_wheel = self._lock.wheel(
+                name, commit, source.wheel or ""
+            ) or self._sibling_locks.wheel(source)
+            self._sources[name] = msgspec.structs.replace(source, known_wheel=known_wheel)
         return self._sources[name]
 
     def published_wheel(self, name: str) -> Wheel:
-        """Return which wheel the package index has for a source that names one.
+        """Return the identity of the wheel that the package index has for a source.
 
         Raises:
-            SourceError: it has none, or can't be asked.
+            SourceError: the index has none or can't be asked.
         """
         return self._library.wheel(self.source(name))
 
     def file(self, source: str, path: str) -> CitedFile | None:
-        """Return what was gathered of a path in a source."""
+        """Return the gathered file at a path of a source, or None if it wasn't gathered."""
         return self._files.get((source, path))
 
     def unknown_commit(self, source: str) -> str:
-        """Return who said that it has no such commit as a source's pin, or ''."""
+        """Return which providers say that a source's pin is no commit, or ''."""
         return self._library.unknown_commit(self.source(source))
 
     def release_tag(self, source: str) -> TagCommit | None:
-        """Return which commit a source's release tag names; None where nobody here can tell."""
+        """Return the commit that a source's release tag names, or None if it isn't known here."""
         return self._library.release_tag(self.source(source))
 
     def tags_at(self, source: str) -> list[str]:
-        """Return the tags that a clone on disk has at a source's pin."""
+        """Return the tags at a source's pin in its clone on disk, if there is one."""
         return self._library.tags_at(self.source(source))
 
-    def gathered(self) -> list[CitedFile]:
-        """Return every file gathered, by source and path."""
+    def list_files(self) -> list[CitedFile]:
+        """Return all gathered files, sorted by source and path."""
         return [self._files[key] for key in sorted(self._files)]
 
-    def _cited(self, name: str, path: str, answer: Found | Absent | Unreachable) -> CitedFile:
-        own = self._lock.file(name, path, self._pins[name].commit)
-        vouched = self._vouched.get((name, path)) if own is None else None
-        known = own or (vouched.file if vouched else None)
+    def _make_cited_file(
+        self, name: str, path: str, answer: Found | Absent | Unreachable
+    ) -> CitedFile:
+        own_entry = self._lock.file(name, path, self._pins[name].commit)
+        vouched = self._from_siblings.get((name, path)) if own_entry is None else None
+        entry = own_entry or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:
-            return CitedFile(name, path, State.ABSENT, near=answer.near, ends=answer.ends)
+            return CitedFile(
+                name, path, State.ABSENT, suggestions=answer.suggestions, ends=answer.ends
+            )
         if not isinstance(answer, Found):
             state = State.LACKING if isinstance(answer, Absent) else State.UNKNOWN
-            made = CitedFile(name, path, state, reasons=answer.reasons)
+            file = CitedFile(name, path, state, reasons=answer.reasons)
             if isinstance(answer, Absent):
-                made.near = answer.near
+                file.suggestions = answer.suggestions
             else:
-                made.disputed = answer.disputed
-            if own:
-                made.state, made.blob = State.LOCKED, own.blob
-            return made
+                file.disputed = answer.disputed
+            if own_entry:
+                file.state, file.blob = State.LOCKED, own_entry.blob
+            return file
         if kind := pointer_kind(answer.data):
             reason = f"the commit has a {kind} pointer in its place, and not its text"
             return CitedFile(name, path, State.POINTER, blob=answer.blob, reasons=[reason])
@@ -186,9 +196,9 @@ class Evidence:
             path,
             State.PROVED,
             blob=answer.blob,
-            proof=_stronger(known, answer),
+            proof=_stronger_proof(entry, answer),
             provider=answer.provider,
-            vouched=vouched.by if vouched else "",
+            vouched_by=vouched.lock_path if vouched else "",
             lines=split_lines(answer.data),
             structure=lambda: self._cache.memoize(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
@@ -196,23 +206,25 @@ class Evidence:
             runs=lambda: self._cache.memoize("runs", answer.blob, lambda: self._runs(answer)),
         )
 
-    def _outline(self, path: str, found: Found) -> Outline:
-        key = cache_key(code_version(), found.blob, path.rpartition(".")[2])
+    def _outline(self, path: str, contents: Found) -> Outline:
+        key = cache_key(code_version(), contents.blob, path.rpartition(".")[2])
         return get_or_compute(
-            self._cache, "outline", key, Outline, lambda: outline.of_file(path, found.data)
+            self._cache, "outline", key, Outline, lambda: outline.of_file(path, contents.data)
         )
 
-    def _runs(self, found: Found) -> frozenset[int]:
-        def packed() -> bytes:
-            text = found.data.decode("utf-8", "replace")
+    def _runs(self, contents: Found) -> frozenset[int]:
+        def pack() -> bytes:
+            text = contents.data.decode("utf-8", "replace")
             return tokens.run_hashes(tokens.tokenize_source(text)).tobytes()
 
-        key = cache_key(code_version(), found.blob)
-        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, packed)))
+        key = cache_key(code_version(), contents.blob)
+        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, pack)))
 
 
-def _stronger(known: LockedFile | None, found: Found) -> str:
-    """Return the better proof: a git tree names the commit, a wheel may only be the same bytes."""
-    if found.proof == "git" or (known and known.proof == "git" and known.blob == found.blob):
+def _stronger_proof(locked: LockedFile | None, contents: Found) -> str:
+    """Return the stronger proof: git proves the commit, a wheel perhaps only the bytes."""
+    if contents.proof == "git" or (
+        locked and locked.proof == "git" and locked.blob == contents.blob
+    ):
         return "git"
-    return found.proof
+    return contents.proof

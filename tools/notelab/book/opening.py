@@ -1,10 +1,10 @@
-"""A bench as the user's environment and options ask for it: store, content cache, mirrors."""
+"""Opens a check session: store, cache and mirrors, from the user's environment and options."""
 
 import os
 from pathlib import Path
 
-from notelab.book.finding_labs import labs_below, no_such_source
-from notelab.book.workbook import Bench
+from notelab.book.discovery import labs_below, unknown_source_error
+from notelab.book.workbook import CheckSession
 from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lab
@@ -14,72 +14,77 @@ from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
 
-def open_bench(
+def open_session(
     mirrors: tuple[str, ...],
-    *near: Path,
+    *places: Path,
     source: str = "",
     offline: bool = False,
-    anew: bool = False,
-) -> Bench:
-    """Open the store and the content cache, where the user's environment puts them.
+    refresh: bool = False,
+) -> CheckSession:
+    """Open the store and the cache where the user's environment puts them.
 
     Args:
-        mirrors: as typed, `NAME=DIR`.
-        near: what else of labs was typed: a mirror is of a source of one there, or here.
-        source: that no lab has yet.
+        mirrors: the options as typed, `NAME=DIR`.
+        places: the paths that were typed. A mirror must belong to a source of a lab in their
+            repositories, or in the current one.
+        source: a source that no lab has yet.
         offline: ask no remote.
-        anew: ask again whoever said no some minutes ago.
+        refresh: ask remotes again, even those that failed some minutes ago.
 
     Raises:
-        NotelabError: a mirror is no folder, or of no source.
+        NotelabError: a mirror is no folder, or belongs to no source.
     """
-    asked = os.environ.get("SHARDBOOK_CACHE")
-    root = _folder(asked).absolute() if asked else default_root()
+    cache_folder = os.environ.get("SHARDBOOK_CACHE")
+    root = _expand(cache_folder).absolute() if cache_folder else default_root()
     library = Library(
         Store(root),
-        _mirrors(mirrors, near, source),
+        _read_mirrors(mirrors, places, source),
         offline=offline,
-        anew=anew,
+        refresh=refresh,
         progress=lambda text: say(text, stderr=True),
     )
-    return Bench(DiskCache(root / "memo"), library, print_progress)
+    return CheckSession(DiskCache(root / "memo"), library, print_progress)
 
 
-def _mirrors(given: tuple[str, ...], near: tuple[Path, ...], source: str) -> dict[str, Path]:
+def _read_mirrors(
+    typed_mirrors: tuple[str, ...], places: tuple[Path, ...], source: str
+) -> dict[str, Path]:
     prefix = "SHARDBOOK_MIRROR_"
-    found = {
-        _plain(name[len(prefix) :]): _folder(value)
+    mirrors = {
+        _normalize(name[len(prefix) :]): _expand(value)
         for name, value in os.environ.items()
         if name.startswith(prefix) and value
     }
-    known = [source] if source else _sources(near) if given else []
-    for one in given:
-        name, equals, folder = one.partition("=")
+    sources = [source] if source else _list_sources(places) if typed_mirrors else []
+    for typed in typed_mirrors:
+        name, equals, folder = typed.partition("=")
         if not equals or not name or not folder:
-            raise NotelabError(f"--mirror {one}: expected NAME=DIR, a source and its clone on disk")
-        # The environment's may be for another workbook; what is typed is meant for this one.
-        if _plain(name) not in map(_plain, known):
-            raise no_such_source(name, known)
-        found[_plain(name)] = _folder(folder)
-    for name, path in found.items():
+            raise NotelabError(
+                f"--mirror {typed}: expected NAME=DIR, a source and its clone on disk"
+            )
+        # Mirrors in the environment may be for other workbooks; typed ones are for this one.
+        if _normalize(name) not in map(_normalize, sources):
+            raise unknown_source_error(name, sources)
+        mirrors[_normalize(name)] = _expand(folder)
+    for name, path in mirrors.items():
         if not path.is_dir():
             raise NotelabError(f"the mirror of `{name}`, {path}, is no folder")
-    return found
+    return mirrors
 
 
-def _folder(typed: str) -> Path:
+def _expand(typed: str) -> Path:
     try:
         return Path(typed).expanduser()
     except RuntimeError:
         raise NotelabError(f"{typed}: nobody here is called that") from None
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def _sources(near: tuple[Path, ...]) -> list[str]:
-    """Return the sources of all labs of the repositories that one is about."""
-    roots = dict.fromkeys(repository_root(place.resolve()) for place in (Path.cwd(), *near))
+def _list_sources(places: tuple[Path, ...]) -> list[str]:
+    """Return the sources of all labs in the repositories of the places and the current one."""
+    roots = dict.fromkeys(repository_root(place.resolve()) for place in (Path.cwd(), *places))
     labs = (lab.load(folder) for root in roots for folder in labs_below(root))
-    return list(dict.fromkeys(name for one in labs for name in one.sources))
+    return list(dict.fromkeys(name for each in labs for name in each.sources))

@@ -1,4 +1,4 @@
-"""Make a lab's lock anew: record whatever resolves, judge nothing, never lose a stronger proof."""
+"""Writes a lab's lock again: it records all citations that resolve, and never weakens a proof."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.resolve import Resolved
-from notelab.book.workbook import Workbook, usable
+from notelab.book.resolve import Resolution
+from notelab.book.workbook import Workbook, is_usable
 from notelab.cited.outline import is_anchor
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
@@ -16,10 +16,10 @@ from notelab.page.note import ProseBlock
 from notelab.sources.answers import SourceError, Wheel
 
 
-class Relocked(msgspec.Struct):
-    """A lock made anew, and the citations that could not be recorded, each with the reason.
+class RelockResult(msgspec.Struct):
+    """The new lock, and the citations that could not be recorded, each with the reason.
 
-    `remarks` says what else there is to know: by whom files were vouched for, and of wheels.
+    `remarks` reports files that other labs' locks record, and what is missing about wheels.
     """
 
     lock: Lock
@@ -27,19 +27,19 @@ class Relocked(msgspec.Struct):
     remarks: list[str] = []
 
 
-def relock(book: Workbook) -> Relocked:
-    """Return the lock that the pages ask for now."""
-    making = _Making(book)
+def relock(book: Workbook) -> RelockResult:
+    """Return the lock that the pages need now."""
+    builder = _LockBuilder(book)
     for view in book.views:
         page = view.page.key if view.page.original is None else ""
         for cell in view.note.blocks if view.note else []:
             for citation in cell.citations:
-                making.take(cell, citation, page)
-    return making.made()
+                builder.add(cell, citation, page)
+    return builder.build()
 
 
-class _Making:
-    """A lock in the making, one citation after another."""
+class _LockBuilder:
+    """Builds a lock from one citation after another."""
 
     def __init__(self, book: Workbook) -> None:
         self._book, self._old = book, book.lock or Lock()
@@ -49,48 +49,50 @@ class _Making:
         self._skipped: dict[str, str] = {}
         self._remarks: list[str] = []
 
-    def take(self, cell: ProseBlock, citation: Citation, page: str) -> None:
-        """Record one citation; `page` is '' on a translation, which counts with its original."""
-        if not usable(citation):
+    def add(self, cell: ProseBlock, citation: Citation, page: str) -> None:
+        """Record one citation; `page` is '' for a translation, which counts with its original."""
+        if not is_usable(citation):
             self._skipped[citation.text] = citation.problem or "its range runs backwards"
             return
         if behind := self._old.find_outdated(
             {name: citation.key_in(name) for name in self._book.pins}
         ):
-            self._keep(*behind, citation, page)
+            self._keep_older(*behind, citation, page)
             return
         resolved = self._book.resolver.resolve(citation)
         file = resolved.file
         if file is None:
-            self._skipped[citation.text] = _why_not(resolved)
+            self._skipped[citation.text] = _explain_unresolved(resolved)
             return
         if file.state is State.POINTER:
             self._skipped[citation.text] = "; ".join(file.reasons)
             return
         source, key = file.source, citation.key_in(file.source)
         if file.state is State.LOCKED:
-            known = self._old.file(source, file.path, self._book.pins[source].commit)
+            locked_file = self._old.file(source, file.path, self._book.pins[source].commit)
             entry = self._old.citation(source, key)
         else:
-            known = LockedFile(file.blob, "git" if file.proof == "git" else "wheel")
-            entry = _entry(file, citation, cell, self._citations[source].get(key))
-        # The file resolves even where the lines don't, so the lock knows it all the same.
-        self._files[source] |= {file.path: known} if known else {}
+            locked_file = LockedFile(file.blob, "git" if file.proof == "git" else "wheel")
+            entry = _make_entry(file, citation, cell, self._citations[source].get(key))
+        # The file exists even if the lines don't, so the lock records the file.
+        self._files[source] |= {file.path: locked_file} if locked_file else {}
         if entry:
             self._record(source, citation, entry, page)
         else:
             self._skipped[citation.text] = "no source text at hand, or no such lines"
 
-    def _keep(self, source: str, known: LockedCitation, citation: Citation, page: str) -> None:
-        """Keep what still stands at an older commit: only `repin` carries it on."""
-        files = self._old.sources[source].older.get(known.commit, {})
+    def _keep_older(
+        self, source: str, entry: LockedCitation, citation: Citation, page: str
+    ) -> None:
+        """Keep a citation that is still at an older commit, because only `repin` may move it."""
+        files = self._old.sources[source].older.get(entry.commit, {})
         if citation.path in files:
-            kept = self._older.setdefault(source, {}).setdefault(known.commit, {})
-            kept[citation.path] = files[citation.path]
-        self._record(source, citation, known, page)
+            older_files = self._older.setdefault(source, {}).setdefault(entry.commit, {})
+            older_files[citation.path] = files[citation.path]
+        self._record(source, citation, entry, page)
 
     def _record(self, source: str, citation: Citation, entry: LockedCitation, page: str) -> None:
-        """Take an entry in, and count the page beside those that cited the same before."""
+        """Record an entry, and count the page among those that cite the same lines."""
         key = citation.key_in(source)
         before = self._citations[source].get(key)
         pages = dict(before.pages) if before else {}
@@ -98,76 +100,79 @@ class _Making:
             pages[page] = pages.get(page, 0) + 1
         self._citations[source][key] = msgspec.structs.replace(entry, pages=pages)
 
-    def made(self) -> Relocked:
+    def build(self) -> RelockResult:
+        """Return the finished lock."""
         sources = {
             name: LockedSource(
                 self._book.pins[name].commit,
-                known,
-                self._wheel(name) if known else None,
+                files,
+                self._wheel(name) if files else None,
                 self._older.get(name, {}),
             )
-            for name, known in self._files.items()
+            for name, files in self._files.items()
             if self._book.pins[name].commit
         }
-        kept = {name: known for name, known in self._citations.items() if known}
-        # Without a usable pin nothing can be recorded anew, so nothing is forgotten either.
+        citations = {name: entries for name, entries in self._citations.items() if entries}
+        # Without a usable pin nothing new can be recorded, so the old entries are kept.
         for name in self._old.sources.keys() & (self._book.pins.keys() - sources.keys()):
             sources[name] = self._old.sources[name]
-            kept[name] = self._old.citations.get(name, {})
-        lock = Lock(sources=sources, citations=kept)
-        remarks = [*_vouched(self._book), *self._remarks]
-        return Relocked(lock, sorted(self._skipped.items()), remarks)
+            citations[name] = self._old.citations.get(name, {})
+        lock = Lock(sources=sources, citations=citations)
+        remarks = [*_list_sibling_remarks(self._book), *self._remarks]
+        return RelockResult(lock, sorted(self._skipped.items()), remarks)
 
     def _wheel(self, name: str) -> Wheel | None:
-        """Return the wheel known for a source, by a lock or now by the index."""
+        """Return the wheel of a source that a lock records, or else the index has."""
         source = self._book.evidence.source(name)
-        if source.known or not source.wheel:
-            return source.known
+        if source.known_wheel or not source.wheel:
+            return source.known_wheel
         try:
-            found = self._book.evidence.published_wheel(name)
+            wheel = self._book.evidence.published_wheel(name)
         except SourceError as fault:
             self._remarks.append(f"{name}: the wheel {source.wheel} is not recorded: {fault}")
             return None
-        if not found.sha256:
+        if not wheel.sha256:
             self._remarks.append(
-                f"{name}: the index gives no hash for {found.file}: only its RECORD's is recorded"
+                f"{name}: the index gives no hash for {wheel.file}: only its RECORD's is recorded"
             )
-        return found
+        return wheel
 
 
-def _vouched(book: Workbook) -> list[str]:
-    """Say whose word was taken for files that this lab's lock didn't know."""
-    by = Counter((file.source, file.vouched) for file in book.evidence.gathered() if file.vouched)
+def _list_sibling_remarks(book: Workbook) -> list[str]:
+    """Report which other locks record files that this lab's lock didn't."""
+    counts = Counter(
+        (file.source, file.vouched_by) for file in book.evidence.list_files() if file.vouched_by
+    )
     return [
         f"{source}: {count} file{'' if count == 1 else 's'} vouched for by {lock}"
-        for (source, lock), count in sorted(by.items())
+        for (source, lock), count in sorted(counts.items())
     ]
 
 
-def _why_not(resolved: Resolved) -> str:
+def _explain_unresolved(resolved: Resolution) -> str:
     if resolved.rivals:
         rivals = ", ".join(file.source for file in resolved.rivals)
         return f"more than one source has the file: {rivals}; write the one meant before it"
     if resolved.sole:
-        unasked = ", ".join(file.source for file in resolved.unasked)
+        unasked = ", ".join(file.source for file in resolved.unknown)
         return f"{unasked} could not be asked for it; write `{resolved.sole.source}:` before it"
-    if resolved.asked and all(file.state is State.ABSENT for file in resolved.asked):
+    if resolved.candidates and all(file.state is State.ABSENT for file in resolved.candidates):
         return "no source has the file at its pin"
-    reasons = list(dict.fromkeys(reason for file in resolved.asked for reason in file.reasons))
+    reasons = list(dict.fromkeys(reason for file in resolved.candidates for reason in file.reasons))
     return "; ".join(reasons) or "no source could be asked"
 
 
-def _entry(
-    file: CitedFile, citation: Citation, cell: ProseBlock, known: LockedCitation | None
+def _make_entry(
+    file: CitedFile, citation: Citation, cell: ProseBlock, earlier: LockedCitation | None
 ) -> LockedCitation | None:
     first, last = citation.first, citation.last
     if file.outline is None or last > file.outline.lines:
         return None
     symbol = file.outline.innermost(first, last)
-    standing = file.outline.names_between(first, last)
-    anchors = {name for name in cell.names if is_anchor(name) and name in standing}
-    if known:
-        anchors |= set(known.anchors)
+    cited_names = file.outline.names_between(first, last)
+    anchors = {name for name in cell.names if is_anchor(name) and name in cited_names}
+    if earlier:
+        anchors |= set(earlier.anchors)
     return LockedCitation(
         sha256=file.sha256_of(first, last),
         symbol=symbol.name if symbol else "",
@@ -175,6 +180,6 @@ def _entry(
     )
 
 
-def path_of(book: Workbook) -> Path:
-    """Return where the lab's lock stands."""
+def lock_path(book: Workbook) -> Path:
+    """Return the path of the lab's lock."""
     return book.lab.folder / lock_file.LOCK_FILE

@@ -1,11 +1,11 @@
-"""Which file does a citation mean? The one answer, for whoever checks, locks, shows or draws it.
+"""Resolves which file a citation means, in one way for checking, locking, showing and drawing.
 
-A citation that names its source means that source's file, and a permalink that of the source whose
-repository and pin it names. A bare one means the file of the one
-source that has the path: all of the lab's sources are asked, and two that have it are refused, as
-is one that has it beside another that could not be asked. Only while the lock was made for exactly
-these pins is the source that it recorded for the bare citation asked alone; what the lock knows of
-a citation written with a source tells nothing about a bare one.
+A citation that names its source means that source's file. A permalink means the file of the source
+whose repository and pin it names. For a bare citation all sources of the lab are asked, and exactly
+one of them must have the path. The citation is refused if two have it, or if one has it and another
+could not be asked. There is one exception: while the lock was made for exactly these pins, only the
+source that it records for the bare citation is asked. What the lock records for a citation with a
+source says nothing about a bare one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,62 +23,62 @@ from notelab.page.permalink import normalize_repository
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
 
-class Resolved(msgspec.Struct):
-    """`file` is the one meant, or None; `asked` is what is known of each source that may have it.
+class Resolution(msgspec.Struct):
+    """The result: `file` is the file meant, or None; `candidates` has the path's file per source.
 
-    Where `file` is None, `rivals` are two or more that have the path; or `sole` is the only one
-    that is known to have it, while `unasked` may have it too.
+    If `file` is None, then `rivals` lists several files with the path; or `sole` is the only one
+    that is known to exist, while the files in `unknown` may exist, too.
     """
 
     names: list[str]
-    asked: list[CitedFile]
+    candidates: list[CitedFile]
     file: CitedFile | None = None
     rivals: list[CitedFile] = []
     sole: CitedFile | None = None
-    unasked: list[CitedFile] = []
+    unknown: list[CitedFile] = []
 
 
 class Resolver:
-    """Answers for the citations of one lab at its pins."""
+    """Resolves the citations of one lab at its pins."""
 
     def __init__(
         self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, evidence: Evidence
     ) -> None:
-        """Ask nobody yet."""
+        """Remember the lab; nothing is asked yet."""
         self._pins, self._evidence = pins, evidence
         self._repositories = {name: normalize_repository(lab.sources[name].url) for name in pins}
-        self._recorded = _recorded(pins, lock) if lock else {}
+        self._recorded_sources = _read_recorded_sources(pins, lock) if lock else {}
 
     def gather(self, citations: Iterable[Citation]) -> None:
-        """Read every file that the citations may mean, in one batch per source."""
-        self._evidence.gather(self.wanted(citations))
+        """Read all files that the citations may mean, in one batch per source."""
+        self._evidence.gather(self.list_wanted_files(citations))
 
-    def resolve(self, citation: Citation) -> Resolved:
-        """Return the file that a citation means, of what was gathered."""
+    def resolve(self, citation: Citation) -> Resolution:
+        """Return the file that a citation means, among the gathered files."""
         names = self._sources(citation)
-        found = (self._evidence.file(name, citation.path) for name in names)
-        asked = [file for file in found if file]
-        there = [file for file in asked if file.state in _PRESENT]
-        if len(there) > 1:
-            return Resolved(names, asked, rivals=there)
-        unasked = [file for file in asked if file.state is State.UNKNOWN]
-        if there and unasked:
-            return Resolved(names, asked, sole=there[0], unasked=unasked)
-        return Resolved(names, asked, there[0] if there else None)
+        files = (self._evidence.file(name, citation.path) for name in names)
+        candidates = [file for file in files if file]
+        present = [file for file in candidates if file.state in _PRESENT]
+        if len(present) > 1:
+            return Resolution(names, candidates, rivals=present)
+        unknown = [file for file in candidates if file.state is State.UNKNOWN]
+        if present and unknown:
+            return Resolution(names, candidates, sole=present[0], unknown=unknown)
+        return Resolution(names, candidates, present[0] if present else None)
 
     def of_repository(self, citation: Citation | FileLink) -> list[str]:
-        """Return the sources whose repository a permalink is of."""
-        known = self._repositories.items()
-        return [name for name, repository in known if repository == citation.repository]
+        """Return the sources whose repository a permalink leads to."""
+        repositories = self._repositories.items()
+        return [name for name, repository in repositories if repository == citation.repository]
 
-    def wanted(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
-        """Return the source and path of every file that the citations may mean."""
-        seen: set[tuple[str, ...]] = set()  # thousands of citations are of some ten files
-        for one in citations:
-            said = one.source, one.repository, one.commit, one.path
-            if not one.problem and one.first <= one.last and said not in seen:
-                seen.add(said)
-                yield from ((name, one.path) for name in self._sources(one))
+    def list_wanted_files(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
+        """Yield source and path of every file that the citations may mean."""
+        seen: set[tuple[str, ...]] = set()  # thousands of citations mean some ten files
+        for citation in citations:
+            key = citation.source, citation.repository, citation.commit, citation.path
+            if not citation.problem and citation.first <= citation.last and key not in seen:
+                seen.add(key)
+                yield from ((name, citation.path) for name in self._sources(citation))
 
     def _sources(self, citation: Citation) -> list[str]:
         if citation.source:
@@ -86,14 +86,14 @@ class Resolver:
         if citation.repository:
             names = self.of_repository(citation)
             return [n for n in names if self._pins[n].commit.startswith(citation.commit)][:1]
-        known = self._recorded.get(citation.path)
-        return [known] if known else list(self._pins)
+        recorded = self._recorded_sources.get(citation.path)
+        return [recorded] if recorded else list(self._pins)
 
 
-def _recorded(pins: dict[str, Pin], lock: Lock) -> dict[str, str]:
-    """Return the source that the lock recorded for each path cited bare, where it still holds.
+def _read_recorded_sources(pins: dict[str, Pin], lock: Lock) -> dict[str, str]:
+    """Return the source that the lock records for each path of a bare citation.
 
-    A pin that the lock doesn't know may be of a commit that gained the path, so then none holds.
+    If any pin isn't the lock's, the result is empty, because the new commit may have the path, too.
     """
     for name, pin in pins.items():
         if pin.commit and (name not in lock.sources or lock.sources[name].commit != pin.commit):

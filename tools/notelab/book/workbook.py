@@ -1,15 +1,15 @@
-"""A lab opened: its pages read, its pins, its lock, and the evidence for what it cites."""
+"""Opens a lab: reads its pages, pins and lock, and gathers the evidence for its citations."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from notelab.book import view
+from notelab.book import parsed_page
 from notelab.book.evidence import Evidence
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
 from notelab.book.settling import Settling, files_of
-from notelab.book.view import View
 from notelab.cache import DiskCache
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
@@ -21,15 +21,15 @@ from notelab.page.citation import Citation
 from notelab.sources.library import Library
 
 
-class Bench(msgspec.Struct):
-    """What a check works with: the content cache, the library of sources, and who is told."""
+class CheckSession(msgspec.Struct):
+    """What the labs of one command share: the cache, the library of sources, and progress."""
 
     cache: DiskCache
     library: Library
     progress: Progress = lambda what, done, of: None
 
     def lab(self, folder: Path) -> Lab:
-        """Read a lab's file, once however often it is asked for.
+        """Read a lab's file; it is read once in a session.
 
         Raises:
             NotelabError: lab.toml cannot be read.
@@ -38,10 +38,10 @@ class Bench(msgspec.Struct):
 
 
 class Workbook(msgspec.Struct):
-    """A lab opened: its pages read, its pins, its lock, the evidence for what it cites."""
+    """An open lab: its parsed pages, pins and lock, and the evidence for its citations."""
 
     lab: Lab
-    views: list[View]
+    views: list[ParsedPage]
     pins: dict[str, pins.Pin]
     lock: Lock | None
     evidence: Evidence
@@ -49,84 +49,97 @@ class Workbook(msgspec.Struct):
     settling: Settling
 
 
-def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workbook:
-    """Open a lab and gather the evidence for the pages in `only` (all of them where None).
+def open_lab(folder: Path, session: CheckSession, only: set[Path] | None = None) -> Workbook:
+    """Open a lab and gather the evidence for the pages in `only` (None means all pages).
 
     Raises:
         NotelabError: lab.toml or the lock cannot be read.
     """
-    return open_labs({folder: only}, bench)[0]
+    return open_labs({folder: only}, session)[0]
 
 
 def open_labs(
-    wanted: Mapping[Path, set[Path] | None], bench: Bench, source: str | None = None
+    wanted: Mapping[Path, set[Path] | None], session: CheckSession, source: str | None = None
 ) -> list[Workbook]:
-    """Open several labs, as `open_lab` does; what all of them cite is asked for together.
+    """Open several labs, as `open_lab` does; the files that they cite are read together.
 
-    With `source` no other source is asked for anything.
+    With `source`, only files of that source are read.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
-    books = [_read(folder, bench, only) for folder, only in wanted.items()]
-    cited = [[one for one in _cited(book) if source in (None, one[0])] for book in books]
+    books = [_read_lab(folder, session, only) for folder, only in wanted.items()]
+    cited_files = [
+        [cited_file for cited_file in _list_cited_files(book) if source in (None, cited_file[0])]
+        for book in books
+    ]
     if len(books) > 1:
-        asked = [book.evidence.questions(of) for book, of in zip(books, cited, strict=True)]
-        bench.library.ahead(question for questions in asked for question in questions)
-    for book, of in zip(books, cited, strict=True):
+        questions = [
+            book.evidence.list_questions(of) for book, of in zip(books, cited_files, strict=True)
+        ]
+        session.library.prefetch(question for questions in questions for question in questions)
+    for book, of in zip(books, cited_files, strict=True):
         book.evidence.gather(of)
-        # Pages are compared with every pinned file at hand for pasted source, cited there or not.
-        book.evidence.gather(_locked(book), store_only=True)
-        book.views = book.settling.after(book.views)
+        # Rules search pages for source that was pasted from any pinned file in the store.
+        book.evidence.gather(_list_locked_files(book), store_only=True)
+        book.views = book.settling.resolve_paths(book.views)
     return books
 
 
-def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
-    """Read a lab's pages, pins and lock, and gather nothing yet."""
-    lab = bench.lab(folder)
-    found = pages.list_pages(lab)
-    if only is not None:  # and the originals and translations that those are compared with
-        families = {page.family for page in found if page.path in only}
-        found = [page for page in found if page.family in families]
-    cache = bench.cache.file_for(lab.root)
-    views = [view.of_page(page, cache) for page in found]
-    pinned = {
+def _read_lab(folder: Path, session: CheckSession, only: set[Path] | None) -> Workbook:
+    """Read a lab's pages, pins and lock without gathering evidence."""
+    lab = session.lab(folder)
+    pages_read = pages.list_pages(lab)
+    if only is not None:  # their originals and translations are read, too, to compare them
+        families = {page.family for page in pages_read if page.path in only}
+        pages_read = [page for page in pages_read if page.family in families]
+    cache = session.cache.file_for(lab.root)
+    views = [parsed_page.parse(page, cache) for page in pages_read]
+    pins_read = {
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
-    return _settled(lab, views, pinned, lock, bench)
+    return _assemble(lab, views, pins_read, lock, session)
 
 
-def _settled(
-    lab: Lab, views: list[View], pinned: dict[str, pins.Pin], lock: Lock | None, bench: Bench
+def _assemble(
+    lab: Lab,
+    views: list[ParsedPage],
+    pins_read: dict[str, pins.Pin],
+    lock: Lock | None,
+    session: CheckSession,
 ) -> Workbook:
-    evidence = Evidence(lab, pinned, lock, bench)
-    resolver = Resolver(lab, pinned, lock, evidence)
-    settling = Settling(lab, pinned, lock, evidence, resolver, library=bench.library)
-    return Workbook(lab, settling.before(views), pinned, lock, evidence, resolver, settling)
+    evidence = Evidence(lab, pins_read, lock, session)
+    resolver = Resolver(lab, pins_read, lock, evidence)
+    settling = Settling(lab, pins_read, lock, evidence, resolver, library=session.library)
+    return Workbook(
+        lab, settling.resolve_links(views), pins_read, lock, evidence, resolver, settling
+    )
 
 
-def anew(book: Workbook, bench: Bench) -> Workbook:
-    """Return a workbook with the evidence for what its lab, pins, pages and lock are now."""
-    made = _settled(book.lab, book.views, book.pins, book.lock, bench)
-    made.evidence.gather(_cited(made))
-    made.views = made.settling.after(made.views)
-    return made
+def reload(book: Workbook, session: CheckSession) -> Workbook:
+    """Gather the evidence again, for the present lab, pins, pages and lock of a workbook."""
+    reloaded = _assemble(book.lab, book.views, book.pins, book.lock, session)
+    reloaded.evidence.gather(_list_cited_files(reloaded))
+    reloaded.views = reloaded.settling.resolve_paths(reloaded.views)
+    return reloaded
 
 
-def usable(citation: Citation) -> bool:
-    """Tell whether a citation is formed well enough to look its file up."""
+def is_usable(citation: Citation) -> bool:
+    """Tell whether a citation is well formed, so that its file can be looked up."""
     return not citation.problem and citation.first <= citation.last
 
 
-def _cited(book: Workbook) -> Iterable[tuple[str, str]]:
-    notes = [one.note for one in book.views if one.note]
+def _list_cited_files(book: Workbook) -> Iterable[tuple[str, str]]:
+    notes = [view.note for view in book.views if view.note]
     links = (link for note in notes for link in note.files)
-    yield from book.resolver.wanted(citation for note in notes for citation in note.citations)
+    yield from book.resolver.list_wanted_files(
+        citation for note in notes for citation in note.citations
+    )
     yield from files_of(links, book.pins, book.resolver)
 
 
-def _locked(book: Workbook) -> Iterable[tuple[str, str]]:
+def _list_locked_files(book: Workbook) -> Iterable[tuple[str, str]]:
     for name, source in book.lock.sources.items() if book.lock else ():
         if name in book.pins and source.commit == book.pins[name].commit:
             yield from ((name, path) for path in source.files)

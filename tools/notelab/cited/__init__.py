@@ -1,1 +1,1 @@
-"""What a cited file is made of: the names on its lines, and by language its statements."""
+"""The structure of cited files: the names on each line and, by language, symbols and statements."""

@@ -1,4 +1,4 @@
-"""The text of a cited file: UTF-8, or for Python what the file's first lines declare."""
+"""Decoding a cited file: as UTF-8, or as the encoding that a Python file declares."""
 
 import codecs
 import io
@@ -8,20 +8,21 @@ import tokenize
 from notelab.errors import NotelabError
 
 PYTHON = (".py", ".pyi")
-# Encodings that a source file is written in. A declaration may also name codecs that no editor
-# writes (`punycode`, `unicode_escape`), some of which take quadratic time or make line feeds.
+# Only encodings that editors write are read. A declaration may also name other codecs (`punycode`,
+# `unicode_escape`), and some of these take quadratic time or create line feeds.
 _WRITTEN = re.compile(r"utf-8|ascii|iso8859|latin|cp\d|koi8|mac|gb|big5|euc|shift|johab|tis-|hp-")
 
 
 class UndecodedError(NotelabError):
-    """A file's text can't be read as its language would read it; the message says why."""
+    """A file can't be decoded as its language would decode it; the message says why."""
 
 
 def text_of(path: str, data: bytes) -> str:
     """Return a file's text with the line feeds of its bytes, and without a byte order mark.
 
     Raises:
-        UndecodedError: a Python file declares an encoding that it isn't in, or that isn't read.
+        UndecodedError: a Python file isn't in the encoding that it declares, or that encoding is
+            not supported.
     """
     if not path.endswith(PYTHON):
         return as_utf8(data)
@@ -30,7 +31,7 @@ def text_of(path: str, data: bytes) -> str:
         if not _WRITTEN.match(codecs.lookup(declared).name):
             raise UndecodedError(f"it declares the encoding {declared}, which is not read here")
         text = data.decode(declared)
-    except (SyntaxError, LookupError) as fault:  # the encoding is unknown, or is none of text
+    except (SyntaxError, LookupError) as fault:  # the encoding is unknown or is no text encoding
         raise UndecodedError(f"its encoding can't be read ({fault})") from None
     except UnicodeError as fault:
         raise UndecodedError(f"it is not in the encoding that it declares ({fault})") from None
@@ -40,5 +41,5 @@ def text_of(path: str, data: bytes) -> str:
 
 
 def as_utf8(data: bytes) -> str:
-    """Return bytes as UTF-8 without a byte order mark; what is none is replaced."""
+    """Decode bytes as UTF-8 without a byte order mark; invalid bytes are replaced."""
     return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Does a range of lines fit the file it cites? And if not, which one would?"""
+"""Checks whether a range of lines fits the structure of its file, and finds one that does."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -7,19 +7,20 @@ import msgspec
 
 from notelab.cited.outline import FUNCTION, Outline, Symbol
 
-_REACH = 80  # lines to either side within which a better range is looked for
-# A name in more than this share of the statements within so many lines tells none of them apart.
-# Found on the real notes: at 30 % of 20 lines the three commonest names of a file anchor a quarter
-# of its statements instead of two fifths, and 9 of 551 honest citations needed a better name.
+_REACH = 80  # lines to either side within which a better range is searched
+# A name is too common to anchor a citation if more than this share of the statements within so
+# many lines hold it. The values were chosen on the real notes: with 30 % of 20 lines, the three
+# most common names of a file anchor a quarter of its statements instead of two fifths, and 9 of
+# 551 honest citations needed a better name.
 COMMON, NEAR_BY = 0.3, 20
-_FEWEST = 10  # statements near by, below which no share means anything
+_FEWEST = 10  # with fewer statements nearby, a share means nothing
 
 
 def straddles(outline: Outline, first: int, last: int) -> Symbol | None:
-    """Return the symbol whose edge the range crosses, or None where it keeps within one symbol.
+    """Return the symbol whose edge the range crosses, or None if the range stays in one symbol.
 
-    A range keeps within one symbol when it is a part of one function, or the whole of one function
-    or class, or lines of a class or module that touch no function or class in it.
+    A range stays in one symbol if it is part of one function, if it is exactly one function or
+    class, or if its lines belong to a class or module and touch no function or class inside it.
     """
     enclosing = outline.innermost(first, last)
     if enclosing and first <= enclosing.line and last == enclosing.last:
@@ -31,7 +32,7 @@ def straddles(outline: Outline, first: int, last: int) -> Symbol | None:
         for symbol in outline.symbols
         if symbol.parent == parent and symbol.last >= first and symbol.top <= last
     ]
-    if _are_one_name(touched, first, last):
+    if _share_one_name(touched, first, last):
         return None
     for symbol in touched:
         whole = first <= symbol.line and symbol.last <= last
@@ -40,8 +41,8 @@ def straddles(outline: Outline, first: int, last: int) -> Symbol | None:
     return None
 
 
-def _are_one_name(symbols: list[Symbol], first: int, last: int) -> bool:
-    """A property with its setter, or a function with its overloads: several symbols, one name."""
+def _share_one_name(symbols: list[Symbol], first: int, last: int) -> bool:
+    """Tell whether symbols share a name, as a property and its setter or overloads do."""
     same = len(symbols) > 1 and len({symbol.name for symbol in symbols}) == 1
     return same and symbols[0].first <= first <= symbols[0].line and last == symbols[-1].last
 
@@ -51,10 +52,10 @@ def _is_one_statement(outline: Outline, first: int, last: int) -> bool:
 
 
 def in_a_group(outline: Outline, first: int, last: int) -> bool:
-    """Tell whether a range runs from one part of a group to itself or a later one.
+    """Tell whether a range begins with one part of a group and ends with that part or a later one.
 
-    A part is a header, a decorator, a branch, an entry, an argument, a paragraph of a comment or
-    docstring; its group are its neighbours.
+    A part is a header, a decorator, a branch, an entry, an argument, or a paragraph of a comment or
+    docstring. The group of a part consists of its neighbours.
     """
     for group in outline.groups:
         if group[0][0] <= first and last <= group[-1][1]:
@@ -65,28 +66,28 @@ def in_a_group(outline: Outline, first: int, last: int) -> bool:
 
 
 def starts_well(outline: Outline, first: int) -> bool:
-    """Tell whether a line is the first of a statement, or of its comment or decorator."""
-    return _within(outline.starts, first)
+    """Tell whether a statement, or the comment or decorator above one, begins on a line."""
+    return _holds(outline.starts, first)
 
 
 def ends_well(outline: Outline, last: int) -> bool:
-    """Tell whether a line is the last of a statement."""
-    return _within(outline.ends, last)
+    """Tell whether a statement ends on a line."""
+    return _holds(outline.ends, last)
 
 
 def is_whole(outline: Outline, first: int, last: int) -> bool:
-    """Tell whether a range is of whole statements, or of parts that a reader takes for a unit."""
+    """Tell whether a range consists of whole statements, or of parts that readers see as a unit."""
     whole = starts_well(outline, first) and ends_well(outline, last)
     return whole or in_a_group(outline, first, last)
 
 
-def _within(ordered: list[int], value: int) -> bool:
+def _holds(ordered: list[int], value: int) -> bool:
     at = bisect_left(ordered, value)
     return at < len(ordered) and ordered[at] == value
 
 
 def fits(outline: Outline, first: int, last: int, max_lines: int, anchors: set[str]) -> bool:
-    """Tell whether a range passes every rule that needs no lock."""
+    """Tell whether a range passes every rule that can be judged without the lock."""
     return (
         1 <= first <= last <= outline.lines
         and last - first < max_lines
@@ -99,16 +100,16 @@ def fits(outline: Outline, first: int, last: int, max_lines: int, anchors: set[s
 def nearest(
     outline: Outline, first: int, last: int, max_lines: int, anchors: set[str]
 ) -> tuple[int, int] | None:
-    """Return the range closest to `first`-`last` that fits, or None where none is near."""
+    """Return the fitting range that is closest to `first`-`last`, or None if none is nearby."""
     if not outline.structured:
         return None
     first, last = min(first, outline.lines), min(max(first, last), outline.lines)
     if anchors.isdisjoint(outline.names_between(max(first - _REACH, 1), last + _REACH)):
         return None
     best: tuple[int, tuple[int, int]] | None = None
-    ends = _near(outline.ends, last)
-    # Both are in order of distance, so the first that can't be better ends the search.
-    for start in _near(outline.starts, first):
+    ends = _lines_within_reach(outline.ends, last)
+    # Both lists are sorted by distance, so the search ends at the first that can't be better.
+    for start in _lines_within_reach(outline.starts, first):
         if best and abs(start - first) >= best[0]:
             break
         for end in ends:
@@ -120,47 +121,47 @@ def nearest(
     return best[1] if best else None
 
 
-def _near(ordered: list[int], value: int) -> list[int]:
+def _lines_within_reach(ordered: list[int], value: int) -> list[int]:
     window = ordered[bisect_left(ordered, value - _REACH) : bisect_right(ordered, value + _REACH)]
     return sorted(window, key=lambda line: abs(line - value))
 
 
 class Weakness(msgspec.Struct):
-    """Anchors that tell nothing apart: the rarest, in `stands` of `near` statements near by.
+    """Why anchors are too common: `count` of the `statements` nearby hold the rarest one, `name`.
 
-    `better` are names of the cited lines that would.
+    `better` lists names of the cited lines that are rare enough.
     """
 
     name: str
-    stands: int
-    near: int
+    count: int
+    statements: int
     better: list[str]
 
 
 def weakness(outline: Outline, first: int, last: int, anchors: set[str]) -> Weakness | None:
-    """Return how weak the anchors of a range are; None where one of them is rare near by."""
-    here = outline.names_between(first, last)
-    near = [
+    """Return how common the anchors of a range are nearby, or None if one of them is rare there."""
+    names = outline.names_between(first, last)
+    statements = [
         outline.names_between(*step)
         for step in _steps(outline, first - NEAR_BY, last + NEAR_BY)
         if step[1] < first or step[0] > last
     ]
-    mine = sorted(here & anchors)
-    if len(near) < _FEWEST or not mine:
+    known_anchors = sorted(names & anchors)
+    if len(statements) < _FEWEST or not known_anchors:
         return None
-    stands = {name: sum(name in step for step in near) for name in here}
-    most = COMMON * len(near)
-    rarest = min(mine, key=lambda name: stands[name])
-    if stands[rarest] <= most:
+    counts = {name: sum(name in step for step in statements) for name in names}
+    limit = COMMON * len(statements)
+    rarest = min(known_anchors, key=lambda name: counts[name])
+    if counts[rarest] <= limit:
         return None
-    # A comment's words come last: an identifier says more to whoever reads the lines.
-    rare = (name for name in here if stands[name] <= most and len(name) > 3)
-    better = sorted(rare, key=lambda name: (stands[name], "_" not in name, name))
-    return Weakness(rarest, stands[rarest], len(near), better)
+    # Words with an underscore come first: an identifier tells a reader more than a comment's word.
+    rare_names = (name for name in names if counts[name] <= limit and len(name) > 3)
+    better = sorted(rare_names, key=lambda name: (counts[name], "_" not in name, name))
+    return Weakness(rarest, counts[rarest], len(statements), better)
 
 
 def _steps(outline: Outline, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the simple statements and headers that stand in the lines; of plain text, its lines."""
+    """Yield the simple statements and headers in a stretch of lines; for plain text, each line."""
     if not outline.structured:
         rows = range(max(first, 1), min(last, outline.lines) + 1)
         yield from ((row, row) for row in rows if outline.names[row - 1])
@@ -170,30 +171,30 @@ def _steps(outline: Outline, first: int, last: int) -> Iterator[tuple[int, int]]
     while at < len(statements) and statements[at][0] <= last:
         top, end = statements[at]
         at += 1
-        if at < len(statements):  # what stands in a compound statement is a step of its own
+        if at < len(statements):  # the statements inside a compound one count separately
             end = min(end, max(statements[at][0] - 1, top))
         if end >= first:
             yield top, end
 
 
-def standing_places(outline: Outline, anchors: set[str]) -> list[tuple[str, int]]:
-    """Return where names stand in the file, four at most: definitions first, then first uses."""
-    found = [
+def find_names(outline: Outline, anchors: set[str]) -> list[tuple[str, int]]:
+    """Find at most four places of names in the file: definitions first, then first uses."""
+    places = [
         (symbol.name, symbol.line)
         for symbol in outline.symbols
         if symbol.name.rpartition(".")[2] in anchors
     ]
-    seen = {name.rpartition(".")[2] for name, _ in found}
+    defined = {name.rpartition(".")[2] for name, _ in places}
     for row, names in enumerate(outline.names, start=1):
         for name in names.split():
-            if name in anchors and name not in seen:
-                seen.add(name)
-                found.append((name, row))
-    return found[:4]
+            if name in anchors and name not in defined:
+                defined.add(name)
+                places.append((name, row))
+    return places[:4]
 
 
-def class_or_function(outline: Outline, name: str) -> list[Symbol]:
-    """Return the symbols called `name`: its dotted name or a dotted ending of it."""
+def find_symbols(outline: Outline, name: str) -> list[Symbol]:
+    """Return the symbols whose dotted name is `name`, or ends in it after a dot."""
     return [
         symbol
         for symbol in outline.symbols

@@ -1,7 +1,7 @@
-"""The structure of C, C++, CUDA and Rust files, out of tree-sitter's syntax trees.
+"""Reads the structure of C, C++, CUDA and Rust files from tree-sitter's syntax trees.
 
-A tree-sitter grammar reads on after what it can't parse (a macro that is half a statement, say), so
-a file always has a structure; only what stands in the unread stretch has none.
+A tree-sitter grammar continues after text that it can't parse (a macro that is half a statement,
+for example). A file therefore always has a structure, and only the text that was skipped has none.
 """
 
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ _MODULES = {
     **dict.fromkeys(("cu", "cuh"), "tree_sitter_cuda"),
     **dict.fromkeys(("rs",), "tree_sitter_rust"),
 }
-_LARGEST = 2_000_000  # bytes; generated code beyond it is cited by nobody, and takes seconds
+_LARGEST = 2_000_000  # bytes; larger files are generated code, which takes seconds to parse
 _COMMENTS = {"comment", "line_comment", "block_comment"}
-# Their children are statements.
+# The children of these nodes are statements.
 _BODIES = {
     "ERROR", "block", "case_statement", "compound_statement", "declaration_list",
     "field_declaration_list", "match_block", "preproc_elif", "preproc_else", "preproc_if",
     "preproc_ifdef", "source_file", "translation_unit",
 }  # fmt: skip
-# Their children are entries and arguments.
+# The children of these nodes are entries or arguments.
 _LISTS = {
     "argument_list", "arguments", "array_expression", "enum_variant_list", "enumerator_list",
     "field_initializer_list", "initializer_list", "parameter_list",
@@ -39,44 +39,44 @@ _SYMBOLS = {
     "struct_specifier": CLASS, "union_specifier": CLASS, "struct_item": CLASS, "enum_item": CLASS,
     "impl_item": CLASS, "trait_item": CLASS, "union_item": CLASS,
 }  # fmt: skip
-# A symbol may stand inside of these: a template, a typedef of a struct, a variable of its type.
+# These nodes may contain a symbol: a template, a typedef of a struct, a variable of that type.
 _WRAPPERS = {"declaration", "field_declaration", "template_declaration", "type_definition"}
 _BRANCHES = {"catch_clause", "else_clause", "preproc_elif", "preproc_else"}
 
 
 def knows(path: str) -> bool:
-    """Tell whether a path's ending is that of a language read here."""
+    """Tell whether the ending of a path belongs to a language that this module reads."""
     return path.rpartition(".")[2] in _MODULES
 
 
 def structure(path: str, data: bytes, lines: list[str]) -> Structure | None:
-    """Return the structure of a file; None where its grammar isn't installed or can't cope."""
+    """Return the structure of a file, or None if its grammar isn't installed or fails on it."""
     language = _language(_MODULES[path.rpartition(".")[2]])
     if language is None or len(data) > _LARGEST:
         return None
     from tree_sitter import Parser
 
     root = Parser(language).parse(data).root_node
-    reading = _Reading(lines, _comments(root, lines))
+    reader = _Reader(lines, _comments(root, lines))
     try:
-        reading.visit(root, "", -1)
+        reader.visit(root, "", -1)
     except RecursionError:
         return None
-    return reading.made
+    return reader.structure
 
 
 def _comments(root: "Node", lines: list[str]) -> set[int]:
     """Return the rows that hold a comment and nothing before it.
 
-    Not by a tree-sitter query: one takes quadratic time over `((((…`.
+    The tree is walked by hand, because a tree-sitter query takes quadratic time over `((((…`.
     """
     rows: set[int] = set()
-    left = [root]
-    while left:
-        node = left.pop()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
         first, last = _rows(node)
         if node.type not in _COMMENTS:
-            left += node.named_children
+            waiting += node.named_children
         elif not lines[first - 1][: node.start_point.column].strip():
             rows |= set(range(first, last + 1))
     return rows
@@ -88,18 +88,18 @@ def _language(module: str) -> "Language | None":
         from tree_sitter import Language
 
         return Language(import_module(module).language())
-    except (ImportError, ValueError):  # not installed, or of an ABI that this tree-sitter left
+    except (ImportError, ValueError):  # not installed, or its ABI is no longer supported
         return None
 
 
-class _Reading:
+class _Reader:
     def __init__(self, lines: list[str], comments: set[int]) -> None:
-        self.made = Structure(lines, comments)
+        self.structure = Structure(lines, comments)
 
     def visit(self, node: "Node", prefix: str, parent: int) -> None:
-        """Take all that stands in a node."""
+        """Add everything that a node contains to the structure."""
         if node.type in _LISTS:
-            self.made.elements(_place(child) for child in _inside(node))
+            self.structure.add_elements(_place(child) for child in _children(node))
         if node.type not in _BODIES:
             if node.type not in _SYMBOLS:
                 self._header(node, _rows(node)[0])
@@ -109,7 +109,7 @@ class _Reading:
                     self._branch(child)
             return
         attributes = 0
-        for child in _inside(node):
+        for child in _children(node):
             if child.type == "attribute_item":
                 attributes = attributes or _rows(child)[0]
             elif child.type in _BRANCHES:
@@ -121,46 +121,46 @@ class _Reading:
 
     def _statement(self, node: "Node", top: int, prefix: str, parent: int) -> None:
         first, last = _rows(node)
-        comment = self.made.statement(top, first, last)
+        comment = self.structure.add_statement(top, first, last)
         symbol = _symbol(node)
         if symbol is None:
             self.visit(node, prefix, parent)
             return
         line = _rows(symbol)[0]
-        self.made.starts.add(line)
+        self.structure.starts.add(line)
         self._header(symbol, top)
         name = f"{prefix}{_name(symbol)}"
-        self.made.symbols.append(
+        self.structure.symbols.append(
             Symbol(name, _SYMBOLS[symbol.type], comment, top, line, last, parent)
         )
-        self.visit(node, f"{name}.", len(self.made.symbols) - 1)
+        self.visit(node, f"{name}.", len(self.structure.symbols) - 1)
 
     def _header(self, node: "Node", top: int) -> None:
-        """Take what stands before the body, below its comment: a signature, or a condition."""
+        """Add what stands between a comment and a body: a signature or a condition."""
         body = node.child_by_field_name("body") or node.child_by_field_name("consequence")
         before = body.prev_named_sibling if body else None
         if body is None or before is None or body.type not in _BODIES:
             return
         line, end, opens = _rows(node)[0], _rows(before)[1], _rows(body)[0]
-        comment = self.made.comment_above(top)
+        comment = self.structure.comment_above(top)
         parts = [(comment, top - 1)] if comment < top else []
         parts += [(top, line - 1)] if top < line else []
         parts += [(line, end), (opens, opens)] if opens > end else [(line, opens)]
         if _rows(body)[1] > opens:
-            self.made.group(parts)
+            self.structure.add_group(parts)
 
     def _branch(self, node: "Node") -> None:
-        """Take an `else` or `catch`: its line, with the first of its statements or with all."""
+        """Add an `else` or `catch`: its first line, alone, with some or with all its statements."""
         first, last = _rows(node)
         inner = node.named_children[-1] if node.named_children else node
-        if inner.type == "if_statement":  # of a chain, the branch alone and all that follow
+        if inner.type == "if_statement":  # in a chain, this branch alone or with all later ones
             consequence = inner.child_by_field_name("consequence")
-            self.made.group([(first, _rows(consequence)[1])] if consequence else [])
+            self.structure.add_group([(first, _rows(consequence)[1])] if consequence else [])
             inner = consequence or inner
-        self.made.group([(first, last)])
+        self.structure.add_group([(first, last)])
         body = inner if inner.type in _BODIES else node
-        rows = [_rows(child) for child in _inside(body) if child.type not in _BRANCHES]
-        self.made.group([(first, first), *(row for row in rows if row[0] > first)])
+        rows = [_rows(child) for child in _children(body) if child.type not in _BRANCHES]
+        self.structure.add_group([(first, first), *(row for row in rows if row[0] > first)])
 
 
 def _place(node: "Node") -> tuple[int, int, int, int]:
@@ -169,22 +169,22 @@ def _place(node: "Node") -> tuple[int, int, int, int]:
 
 
 def _rows(node: "Node") -> Rows:
-    """Return a node's lines; one that ends with its newline doesn't reach into the next line."""
+    """Return a node's lines; a node that ends with a newline doesn't reach into the next line."""
     first, last = node.start_point.row + 1, node.end_point.row + 1
     return first, last - 1 if last > first and node.end_point.column == 0 else last
 
 
-def _inside(node: "Node") -> "Iterator[Node]":
-    """Yield what a body or list holds, without comments and what a directive asks."""
-    asked = node.child_by_field_name("condition") or node.child_by_field_name("name")
+def _children(node: "Node") -> "Iterator[Node]":
+    """Yield the children of a body or list, except comments and the condition of a directive."""
+    condition = node.child_by_field_name("condition") or node.child_by_field_name("name")
     value = node.child_by_field_name("value") if node.type == "case_statement" else None
     for child in node.named_children:
-        if child.type not in _COMMENTS and child not in (asked, value):
+        if child.type not in _COMMENTS and child not in (condition, value):
             yield child
 
 
 def _symbol(node: "Node") -> "Node | None":
-    """Return the function or class that a statement defines."""
+    """Return the node of the function or class that a statement defines."""
     if node.type in _SYMBOLS:
         return node if node.child_by_field_name("body") else None
     if node.type in _WRAPPERS:
@@ -195,7 +195,7 @@ def _symbol(node: "Node") -> "Node | None":
 
 
 def _name(node: "Node") -> str:
-    """Return a symbol's name, dotted where it is qualified: `Channel::send` is `Channel.send`."""
+    """Return a symbol's name; qualified names are dotted (`Channel::send` is `Channel.send`)."""
     named = node.child_by_field_name("name") or node.child_by_field_name("type")
     if node.type == "function_definition" or named is None:
         named = node.child_by_field_name("declarator")

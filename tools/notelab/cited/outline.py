@@ -1,7 +1,7 @@
-"""The structure of a cited file: its symbols, its statements, which names stand where.
+"""The outline of a cited file: its symbols, its statements and the names on each line.
 
-Computed once and kept by blob id. A file in a language that has no reader here (or that its
-reader can't parse) has only lines, and the names on them.
+An outline is computed once and cached by blob id. A file whose language has no reader, or whose
+reader can't parse it, has only lines and the names on them.
 """
 
 import sys
@@ -18,12 +18,12 @@ __all__ = ["CLASS", "FUNCTION", "Outline", "Symbol", "is_anchor", "of_file"]
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True):
-    """What the citation rules ask of a file. `names` has the names of each line, spaced,
-    from line 1 on: one string a line is read back from the cache far faster than a list.
+    """The facts about a file that the citation rules use.
 
-    `structured` says whether the file's language was read; without, only lines and names are known.
-    `groups` are described in cited/structure.py. `unread` says why a file has no structure although
-    its language is one that is read here.
+    `names` holds one string for each line, from line 1 on, with that line's names separated by
+    spaces; the cache decodes one string a line far faster than a list. `structured` says whether
+    the file was parsed; if it wasn't, only lines and names are known. `groups` are described in
+    cited/structure.py. `unread` says why a file wasn't parsed although its language has a reader.
     """
 
     lines: int
@@ -37,41 +37,43 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     unread: str = ""
 
     def names_between(self, first: int, last: int) -> set[str]:
-        """Return the names that stand in the lines, inclusive."""
+        """Return the names on the lines from `first` to `last`, both included."""
         return set(" ".join(self.names[first - 1 : last]).split())
 
     def innermost(self, first: int, last: int) -> Symbol | None:
-        """Return the smallest symbol that holds all the lines; None is the module."""
-        holding = (one for one in self.symbols if one.first <= first and last <= one.last)
-        return min(holding, key=lambda one: one.last - one.first, default=None)
+        """Return the smallest symbol that contains all the lines, or None for the module."""
+        enclosing = (
+            symbol for symbol in self.symbols if symbol.first <= first and last <= symbol.last
+        )
+        return min(enclosing, key=lambda symbol: symbol.last - symbol.first, default=None)
 
 
 def of_file(path: str, data: bytes) -> Outline:
-    """Return the outline of a file's bytes; never raises."""
+    """Return the outline of a file's bytes; this function never raises."""
     unread = ""
     try:
         text = text_of(path, data)
     except UndecodedError as fault:
         text, unread = as_utf8(data), str(fault)
     lines = split_lines(text)
-    made = unread or _structure(path, data, text, lines)
+    structure = unread or _structure(path, data, text, lines)
     names = [" ".join(dict.fromkeys(filter(is_anchor, names_in(line)))) for line in lines]
-    if isinstance(made, str):
-        return Outline(len(lines), False, [], [], [], [], [], names, made)
+    if isinstance(structure, str):
+        return Outline(len(lines), False, [], [], [], [], [], names, structure)
     return Outline(
         len(lines),
         True,
-        made.symbols,
-        sorted(made.starts),
-        sorted(made.ends),
-        sorted(set(made.statements)),
-        made.groups,
+        structure.symbols,
+        sorted(structure.starts),
+        sorted(structure.ends),
+        sorted(set(structure.statements)),
+        structure.groups,
         names,
     )
 
 
 def _structure(path: str, data: bytes, text: str, lines: list[str]) -> Structure | str:
-    """Return a file's structure, else why it has none: '' where nobody here knows its language."""
+    """Return a file's structure, or why it has none ('' if its language has no reader)."""
     if path.endswith(PYTHON):
         from notelab.cited import python
 

@@ -1,1 +1,1 @@
-"""What each command does, apart from how its arguments are read."""
+"""The work of each command, without the parsing of its arguments."""

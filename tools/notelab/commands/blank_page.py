@@ -1,4 +1,4 @@
-"""The blank page of a note: its headings, and as comments what is wanted under each."""
+"""Renders the blank page of a note: its headings, each with a comment on what is expected."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,52 +30,52 @@ _WORDS = {
 }
 
 
-def filled(template: str, **values: str) -> str:
-    """Return a template of the folder with its places filled in."""
+def fill_template(template: str, **values: str) -> str:
+    """Return a template with its placeholders replaced by the values."""
     return Template((TEMPLATES / f"{template}.txt").read_text("utf-8")).substitute(values)
 
 
 def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str) -> str:
-    """Return the blank page of one note of a lab, in its first language.
+    """Return the blank page of one note of a lab, in the lab's first language.
 
-    `pins` has each source's commit, and `place` is the lab's folder as a command names it.
+    `pins` has the commit of each source; `place` is the lab's folder as commands name it.
     """
     language = lab.languages[0]
     note = lab.file.notes.get(name, NoteTable())
     diagrams = lab.file.diagrams.get(name, DiagramTable([])).expect
     sources = note.sources or list(lab.sources)
-    asked: dict[str, Sequence[object]] = {
+    conditions: dict[str, Sequence[object]] = {
         "choices": [note.min_choices],
         "choice-words": note.choice_words or (),
         "words": [note.max_words],
         "diagrams": [len(diagrams)],
     }
-    limits = ", ".join(_said(language, asked)) or _WORDS[language]["none"]
+    limits = ", ".join(_describe(language, conditions)) or _WORDS[language]["none"]
     commits = "\n".join(f"  {source}: {pins[source][:12]}" for source in sources)
     title = title.replace('"', "'")
-    text = filled(f"page.{language}", title=title, commits=commits, limits=limits)
+    text = fill_template(f"page.{language}", title=title, commits=commits, limits=limits)
     if note.min_choices or note.choice_words:
-        text += filled(f"choices.{language}", source=sources[0], lab=place)
+        text += fill_template(f"choices.{language}", source=sources[0], lab=place)
     for diagram in diagrams:
         labels = ", ".join(diagram.labels_in(language))
-        wanted = " ".join(_said(language, {"labels": [labels], "lines": [diagram.max_lines]}))
-        drawing = _drawing(diagram.type, language)
-        text += filled(f"diagram.{language}", id=diagram.id, wanted=wanted, drawing=drawing)
+        wanted = " ".join(_describe(language, {"labels": [labels], "lines": [diagram.max_lines]}))
+        drawing = _sample_diagram(diagram.type, language)
+        text += fill_template(f"diagram.{language}", id=diagram.id, wanted=wanted, drawing=drawing)
     mentions = ", ".join(note.closing_mentions.get(language, []))
     if mentions:
         heading = lab.closing_heading(language)
-        text += filled(f"closing.{language}", heading=heading, mentions=mentions)
+        text += fill_template(f"closing.{language}", heading=heading, mentions=mentions)
     return text
 
 
-def _said(language: str, asked: Mapping[str, Sequence[object]]) -> Iterator[str]:
-    """Yield what is asked for in words; nought and nothing are not."""
-    for key, values in asked.items():
+def _describe(language: str, conditions: Mapping[str, Sequence[object]]) -> Iterator[str]:
+    """Yield each condition in words, except those that are empty or zero."""
+    for key, values in conditions.items():
         if any(values):
             yield _WORDS[language][key].format(*values)
 
 
-def _drawing(type: str, language: str) -> str:
-    """Return a diagram of a type that mermaid draws as it is written, where one is at hand."""
+def _sample_diagram(type: str, language: str) -> str:
+    """Return a sample diagram of a type, or only the type if there is no sample."""
     template = f"{type or 'flowchart'}.{language}"
-    return filled(template) if (TEMPLATES / f"{template}.txt").is_file() else f"{type}\n"
+    return fill_template(template) if (TEMPLATES / f"{template}.txt").is_file() else f"{type}\n"

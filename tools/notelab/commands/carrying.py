@@ -1,4 +1,4 @@
-"""`shardbook repin` on the command line: its options, and what the terminal is told."""
+"""`shardbook repin` on the command line: its options and its output."""
 
 import shlex
 from pathlib import Path
@@ -32,8 +32,8 @@ def repin(
     offline: bool,
 ) -> None:
     """Carry SOURCE to REF, and say what became of each citation."""
-    from notelab.book.finding_labs import lab_with
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import find_lab
+    from notelab.book.opening import open_session
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
     from notelab.repin import journal, migrate
@@ -43,18 +43,20 @@ def repin(
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
-    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
-    bench = open_bench(mirrors, folder, offline=offline)
-    journey = migrate.open_migration(folder, source, ref, bench)
-    made = migrate.classify_citations(journey)
-    reread, unasked = build_review(journey, made, bench)
-    bench.cache.save()
-    if unasked:
-        say(f"note: {unasked}", stderr=True)
+    folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
+    session = open_session(mirrors, folder, offline=offline)
+    migration = migrate.open_migration(folder, source, ref, session)
+    outcome = migrate.classify_citations(migration)
+    review, remark = build_review(migration, outcome, session)
+    session.cache.save()
+    if remark:
+        say(f"note: {remark}", stderr=True)
     if output_format == "json":
-        write(repinning.as_json(made))
+        write(repinning.as_json(outcome))
     else:
-        say(*repinning.as_text(made), "", *render(reread))
+        say(*repinning.as_text(outcome), "", *render(review))
     if writing or reformatted or accept:
-        done = repinning.write(journey, made, bench, reformatted=reformatted, accept=accept)
-        say(*done, stderr=output_format == "json")
+        report = repinning.write(
+            migration, outcome, session, reformatted=reformatted, accept=accept
+        )
+        say(*report, stderr=output_format == "json")

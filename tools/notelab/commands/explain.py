@@ -1,4 +1,4 @@
-"""The rules' pages: written once, in docs/reference/rules, and carried along in the wheel."""
+"""Reads the rules' pages: they are written once, in docs/reference/rules; a wheel contains them."""
 
 import re
 from difflib import get_close_matches
@@ -13,7 +13,7 @@ _PLACES = (_HERE / "rules" / "pages", _HERE.parents[1] / "docs" / "reference" / 
 
 
 def code_of(rule: str) -> str:
-    """Return the code of a rule given by code or name, in any case.
+    """Return the code of a rule that is given by code or name, in upper or lower case.
 
     Raises:
         NotelabError: there is no such rule.
@@ -24,8 +24,8 @@ def code_of(rule: str) -> str:
         return wanted.upper()
     if wanted.lower() in codes:
         return codes[wanted.lower()]
-    near = get_close_matches(wanted, [*RULES, *codes], n=3, cutoff=0.5)
-    hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else ""
+    similar = get_close_matches(wanted, [*RULES, *codes], n=3, cutoff=0.5)
+    hint = "did you mean " + " or ".join(f"`{name}`" for name in similar) + "?" if similar else ""
     raise NotelabError(f"no rule {rule!r}", hint=hint or "`shardbook explain` lists them all")
 
 
@@ -33,7 +33,7 @@ def page(code: str, language: str = "en") -> str:
     """Return a rule's page as Markdown.
 
     Raises:
-        NotelabError: the page is not there in that language.
+        NotelabError: there is no page in that language.
     """
     ending = "" if language == "en" else f".{language}"
     for place in _PLACES:

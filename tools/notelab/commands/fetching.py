@@ -1,62 +1,64 @@
-"""`shardbook fetch`: the cited files into the store, or a pinned tree into a folder."""
+"""`shardbook fetch`: reads the cited files into the store, or checks a pinned tree out."""
 
 from pathlib import Path
 
+from notelab.book.discovery import unknown_source_error
 from notelab.book.evidence import State
-from notelab.book.finding_labs import no_such_source
-from notelab.book.workbook import Bench, open_lab, open_labs
+from notelab.book.workbook import CheckSession, open_lab, open_labs
 from notelab.errors import NotelabError, display_path
 
 
-def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str], bool]:
-    """Bring every cited file (of one source) into the store; return what to say of each.
+def fetch(labs: list[Path], source: str | None, session: CheckSession) -> tuple[list[str], bool]:
+    """Read every cited file (of one source) into the store; return a line for each.
 
-    Returns also whether one is missing.
+    The second result says whether a file is missing.
 
     Raises:
         NotelabError: no lab has the source.
     """
     lines, missing = [], False
     if source is not None:
-        _owner(labs, source, bench)
-    for book in open_labs(dict.fromkeys(labs), bench, source):
-        for file in book.evidence.gathered():
+        _find_owner(labs, source, session)
+    for book in open_labs(dict.fromkeys(labs), session, source):
+        for file in book.evidence.list_files():
             if source not in (None, file.source):
                 continue
             size = sum(len(line) + 1 for line in file.lines)
-            said = f"{size:,} bytes  {file.blob[:12]}  {file.provider}"
+            text = f"{size:,} bytes  {file.blob[:12]}  {file.provider}"
             if file.state is not State.PROVED:
                 missing = True
-                said = "not at hand: " + ("; ".join(file.reasons) or file.state.value)
-            lines.append(f"{file.source}:{file.path}  {said}")
+                text = "not at hand: " + ("; ".join(file.reasons) or file.state.value)
+            lines.append(f"{file.source}:{file.path}  {text}")
     return lines or ["nothing is cited" + (f" from `{source}`" if source else "")], missing
 
 
-def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench) -> str:
-    """Lay a source's pinned tree out in `directory`.
+def check_out(labs: list[Path], source: str | None, directory: Path, session: CheckSession) -> str:
+    """Check a source's pinned tree out into `directory`; return what was done.
 
     Raises:
-        NotelabError: the source is not named and there are several, or it has no usable pin, or
-            its tree can't be had.
+        NotelabError: no source is named and there are several, or the source has no usable pin, or
+            no provider has its whole tree.
     """
-    folder, source = _owner(labs, source, bench)
-    book = open_lab(folder, bench, only=set())
+    folder, source = _find_owner(labs, source, session)
+    book = open_lab(folder, session, only=set())
     pin = book.pins[source]
     if not pin.commit:
         raise NotelabError(f"{display_path(pin.path)}: {pin.problem}")
-    bench.library.worktree(book.evidence.source(source), directory)
+    session.library.worktree(book.evidence.source(source), directory)
     return f"{directory}: {source} at {pin.commit}"
 
 
-def _owner(labs: list[Path], source: str | None, bench: Bench) -> tuple[Path, str]:
-    """Return the first lab that has a source (the only one where none is named), and its name."""
-    known: dict[str, Path] = {}
+def _find_owner(labs: list[Path], source: str | None, session: CheckSession) -> tuple[Path, str]:
+    """Return the first lab that has the named source, or else the only source, and its name."""
+    folder_by_source: dict[str, Path] = {}
     for folder in labs:
-        known = dict.fromkeys(bench.lab(folder).sources, folder) | known
-    if source is None and len(known) == 1:
-        source = next(iter(known))
+        folder_by_source = dict.fromkeys(session.lab(folder).sources, folder) | folder_by_source
+    if source is None and len(folder_by_source) == 1:
+        source = next(iter(folder_by_source))
     if source is None:
-        raise NotelabError("which source to lay out?", hint=f"--source, one of: {', '.join(known)}")
-    if source not in known:
-        raise no_such_source(source, known)
-    return known[source], source
+        raise NotelabError(
+            "which source to lay out?", hint=f"--source, one of: {', '.join(folder_by_source)}"
+        )
+    if source not in folder_by_source:
+        raise unknown_source_error(source, folder_by_source)
+    return folder_by_source[source], source

@@ -1,4 +1,4 @@
-"""The learner's loop on the command line: `shardbook new` and `compare`."""
+"""The commands of learners: `shardbook new` and `shardbook compare`."""
 
 from pathlib import Path
 
@@ -67,21 +67,21 @@ def compare(
 
     Matched, missed, and yours alone: by the lines and symbols that both cite.
     """
-    from notelab.book.opening import open_bench
+    from notelab.book.opening import open_session
     from notelab.compare import comparing, output
     from notelab.report.json import format_json
 
-    bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
-    folder = (folder or comparing.find_lab(Path.cwd(), bench)).resolve()
-    comparison, remarks = comparing.compare(folder, bench)
+    session = open_session(mirrors, *([folder] if folder else []), offline=offline)
+    folder = (folder or comparing.find_lab(Path.cwd(), session)).resolve()
+    comparison, remarks = comparing.compare(folder, session)
     say(*(f"note: {remark}" for remark in remarks), stderr=True)
     if page:
-        path = output.write_page(comparison, folder, bench.lab(folder).languages[0])
+        path = output.write_page(comparison, folder, session.lab(folder).languages[0])
         say(f"wrote {display_path(path)}", stderr=True)
     write(
         format_json(output.to_data(comparison))
         if output_format == "json"
         else output.format_text(
-            comparison, () if show_all else bench.lab(folder).file.lab.candidates
+            comparison, () if show_all else session.lab(folder).file.lab.candidates
         )
     )

@@ -1,4 +1,4 @@
-"""What several commands are asked with: the labs or pages, a lab, mirrors, whether remotes."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
 

@@ -1,13 +1,13 @@
-"""`shardbook pin` and `lock`: pin file and lock are written together or not at all."""
+"""`shardbook pin` and `lock`: they write pin file and lock together, or neither."""
 
 from pathlib import Path
 
 import msgspec
 
 from notelab.atomic_write import write_files
-from notelab.book.relock import Relocked, path_of, relock
-from notelab.book.view import View
-from notelab.book.workbook import Bench, Workbook, anew, open_lab, open_labs
+from notelab.book.parsed_page import ParsedPage
+from notelab.book.relock import RelockResult, lock_path, relock
+from notelab.book.workbook import CheckSession, Workbook, open_lab, open_labs, reload
 from notelab.errors import display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
@@ -15,34 +15,36 @@ from notelab.lab.lab import LAB_FILE
 from notelab.lab.release import replace_release, table_at
 
 
-def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
-    """Resolve `ref`, write pin file, lock and what the lab file calls it; return what was done.
+def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]:
+    """Resolve `ref`, write pin file, lock and the names in the lab file; return what was done.
+
+    On an error all files are left as they were.
 
     Raises:
-        NotelabError: the ref doesn't exist, or nobody could be asked.
-        OSError: a file can't be written. Everything is left as it was, in either case.
+        NotelabError: the ref doesn't exist, or no repository could be asked.
+        OSError: a file can't be written.
     """
-    lab = bench.lab(folder)
+    lab = session.lab(folder)
     place = lab.pins_folder / lab.sources[source].pin
     before = pins.read(source, place)
-    commit = bench.library.resolve(lab.source(source, before.commit), ref)
-    book = open_lab(lab.pins_folder, bench)
+    commit = session.library.resolve(lab.source(source, before.commit), ref)
+    book = open_lab(lab.pins_folder, session)
     old, lab_path = lab.sources[source], lab.pins_folder / LAB_FILE
     now = table_at(old, ref, commit)
     lab = msgspec.structs.replace(book.lab, sources={**book.lab.sources, source: now})
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
-    made = relock(anew(msgspec.structs.replace(book, lab=lab, pins=moved), bench))
+    relocked = relock(reload(msgspec.structs.replace(book, lab=lab, pins=moved), session))
     contents = {place: pins.format_pin(commit).encode()}
-    said = lab_path.read_bytes()
-    if said != (told := replace_release(said, source, old, now)):
-        contents[lab_path] = told
-    if made.lock.citations or book.lock is not None:
-        contents[path_of(book)] = lock_file.dump(made.lock).encode()
+    old_lab_file = lab_path.read_bytes()
+    if old_lab_file != (new_lab_file := replace_release(old_lab_file, source, old, now)):
+        contents[lab_path] = new_lab_file
+    if relocked.lock.citations or book.lock is not None:
+        contents[lock_path(book)] = lock_file.dump(relocked.lock).encode()
     write_files(contents)
-    was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
-    lines = [f"{source}: {commit} ({ref}){was}"]
-    lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
-    lines += made.remarks
+    before_text = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
+    lines = [f"{source}: {commit} ({ref}){before_text}"]
+    lines += [f"not locked: `{text}`: {reason}" for text, reason in relocked.skipped]
+    lines += relocked.remarks
     lines += [f"wrote {display_path(path)}" for path in contents]
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")
@@ -53,36 +55,36 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     return lines
 
 
-def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
-    """Write the labs' locks anew; return what was done, and whether some citation was left out.
+def lock(folders: list[Path], session: CheckSession) -> tuple[list[str], bool]:
+    """Write the labs' locks again; return what was done, and whether a citation was left out.
 
     Raises:
         NotelabError: a lab.toml or an old lock can't be read.
-        OSError: a new one can't be written.
+        OSError: a new lock can't be written.
     """
     lines: list[str] = []
     skipped = False
-    for book in open_labs(dict.fromkeys(folders), bench):
-        made = relock(book)
-        lines += _written(book, made)
-        skipped = skipped or bool(made.skipped or _unread(book))
+    for book in open_labs(dict.fromkeys(folders), session):
+        relocked = relock(book)
+        lines += _write_lock(book, relocked)
+        skipped = skipped or bool(relocked.skipped or _unread_pages(book))
     return lines, skipped
 
 
-def _unread(book: Workbook) -> list[View]:
-    return [one for one in book.views if one.problem]
+def _unread_pages(book: Workbook) -> list[ParsedPage]:
+    return [view for view in book.views if view.problem]
 
 
-def _written(book: Workbook, made: Relocked) -> list[str]:
-    path = path_of(book)
-    text = lock_file.dump(made.lock)
-    count = sum(len(known) for known in made.lock.citations.values())
-    files = sum(len(source.files) for source in made.lock.sources.values())
-    lines = [f"not locked: {one.filename}, which {one.problem}" for one in _unread(book)]
-    lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
-    lines += made.remarks
-    said = f"{display_path(path)}: {count} citations of {files} files"
+def _write_lock(book: Workbook, relocked: RelockResult) -> list[str]:
+    path = lock_path(book)
+    text = lock_file.dump(relocked.lock)
+    count = sum(len(entries) for entries in relocked.lock.citations.values())
+    files = sum(len(source.files) for source in relocked.lock.sources.values())
+    lines = [f"not locked: {view.filename}, which {view.problem}" for view in _unread_pages(book)]
+    lines += [f"not locked: `{text}`: {reason}" for text, reason in relocked.skipped]
+    lines += relocked.remarks
+    summary = f"{display_path(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
-        return [*lines, f"{said}, as it was"]
+        return [*lines, f"{summary}, as it was"]
     write_files({path: text.encode()})
-    return [*lines, said]
+    return [*lines, summary]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.workbook import Workbook, usable
+from notelab.book.workbook import Workbook, is_usable
 from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.page import reading
@@ -65,7 +65,7 @@ def read_choices(book: Workbook, path: Path) -> tuple[Note, list[Choice]]:
     """Read a page that is not part of the lab; its citations are resolved as in the lab."""
     note = reading.read(pages.read(path).text)
     citations = [citation for block in note.choices for citation in block.citations]
-    book.evidence.gather(book.resolver.wanted(citations))
+    book.evidence.gather(book.resolver.list_wanted_files(citations))
     return note, _note_choices(book, note, display_path(path))
 
 
@@ -75,7 +75,7 @@ def _note_choices(book: Workbook, note: Note, filename: str) -> list[Choice]:
 
 def _to_choice(book: Workbook, note: Note, block: ProseBlock, filename: str) -> Choice:
     title, row = block.title.rstrip("."), block.span.row
-    ranges = tuple(_to_range(book, citation) for citation in block.citations if usable(citation))
+    ranges = tuple(_to_range(book, citation) for citation in block.citations if is_usable(citation))
     above = [heading.text for heading in note.headings if heading.span.row < row]
     words = frozenset(re.findall(r"\w{3,}", " ".join([title, *block.names]).lower()))
     return Choice(title, filename, row, ranges, above[-1] if above else "", words)

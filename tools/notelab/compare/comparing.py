@@ -4,17 +4,17 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
-from notelab.book.finding_labs import default_labs
-from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.book.discovery import default_labs
+from notelab.book.workbook import CheckSession, Workbook, open_lab
 from notelab.compare import choices
 from notelab.compare.matching import Comparison, match_choices
 from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
-from notelab.sources.git.uncommitted import uncommitted
+from notelab.sources.git.uncommitted import list_uncommitted
 
 
-def find_lab(folder: Path, bench: Bench) -> Path:
+def find_lab(folder: Path, bench: CheckSession) -> Path:
     """Return `folder` if it is a lab, else the one lab below it that is compared with other pages.
 
     Raises:
@@ -35,7 +35,7 @@ def find_lab(folder: Path, bench: Bench) -> Path:
     raise NotelabError("no lab here names a solution to compare with", hint=hint)
 
 
-def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
+def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
     """Match a lab's choices with its solution's; return the comparison and remarks.
 
     Raises:
@@ -76,7 +76,7 @@ def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
     note_paths = [view.page.path for view in book.views if view.exists and view.page.listed]
     note_paths = [path for path in note_paths if path.is_relative_to(lab.folder)]
     command = f"git add {_quote_folder(lab)} && git commit -m 'My reading'"
-    names = uncommitted(lab.root, note_paths)
+    names = list_uncommitted(lab.root, note_paths)
     if names is None:
         raise NotelabError(
             f"{display_path(lab.folder)} is in no git repository, so nothing in it is committed",

@@ -46,7 +46,7 @@ class Lab(msgspec.Struct, frozen=True):
             commit=commit,
             release=table.release or None,
             wheel=table.wheel or None,
-            own=str(self.root) if table.path else "",
+            local_repository=str(self.root) if table.path else "",
         )
 
     @property

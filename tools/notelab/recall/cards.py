@@ -20,8 +20,8 @@ from textwrap import dedent
 
 import msgspec
 
-from notelab.book import view
-from notelab.book.workbook import Bench
+from notelab.book import parsed_page
+from notelab.book.workbook import CheckSession
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab import pages
@@ -98,7 +98,9 @@ def _parse_number(answer: str, where: str) -> Quantity:
     return number
 
 
-def collect_cards(labs: dict[Path, set[Path] | None], language: str, bench: Bench) -> list[Card]:
+def collect_cards(
+    labs: dict[Path, set[Path] | None], language: str, bench: CheckSession
+) -> list[Card]:
     """Return the cards of labs' pages in a language, each once, with their evidence."""
     cards: dict[str, Card] = {}
     for folder, wanted_pages in labs.items():
@@ -110,9 +112,9 @@ def collect_cards(labs: dict[Path, set[Path] | None], language: str, bench: Benc
     return list(cards.values())
 
 
-def _add_evidence(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterator[Card]:
+def _add_evidence(page: Page, lab: Lab, lock: Lock, bench: CheckSession) -> Iterator[Card]:
     """Yield a page's cards with a hash of the lines that they cite, else that the page cites."""
-    page_view = view.of_page(page, bench.cache.file_for(lab.root))
+    page_view = parsed_page.parse(page, bench.cache.file_for(lab.root))
     if page_view.note is None:
         return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")

@@ -24,14 +24,14 @@ def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
 
     A PATH is a lab's folder or one of its pages; without PATH, ask those of every lab.
     """
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.recall import asking
     from notelab.recall.cards import collect_cards
     from notelab.recall.history import History
 
-    bench = open_bench((), offline=True)
-    cards = collect_cards(asked(list(paths), bench.lab)[0], language, bench)
+    bench = open_session((), offline=True)
+    cards = collect_cards(select_labs(list(paths), bench.lab)[0], language, bench)
     if not cards:
         raise NotelabError(
             f"no recall cards in {language!r} on these pages",

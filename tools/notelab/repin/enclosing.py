@@ -11,7 +11,7 @@ import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from notelab.cited.python import parsed
+from notelab.cited.python import parse_or_none
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What encloses a line, outermost first: statements and which part of them, or lines.
@@ -22,7 +22,7 @@ _IGNORED_TOKENS = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.END
 
 def enclosing_chains(path: str, lines: list[str]) -> list[Chain]:
     """Return the chain of each line; from its indentation if the file is no Python that parses."""
-    tree = parsed("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
+    tree = parse_or_none("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
     if tree is None:
         return list(_by_indentation(lines))
     chains: list[Chain] = [()] * len(lines)
@@ -88,7 +88,7 @@ def normalized_source(lines: list[str]) -> str:
     """
     text = textwrap.dedent("\n".join(lines))
     comment_words, code_tokens = _tokenize(text)
-    tree = parsed(text)
+    tree = parse_or_none(text)
     for node in ast.walk(tree) if tree else ():
         # Compare the words of a docstring, not its line breaks.
         docstring = node.value if isinstance(node, ast.Expr) else None

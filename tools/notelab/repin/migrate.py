@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book.discovery import labs_below
 from notelab.book.evidence import CitedFile, Evidence, State
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench, Workbook, open_labs, usable
+from notelab.book.workbook import CheckSession, Workbook, is_usable, open_labs
 from notelab.errors import NotelabError, display_path
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
@@ -64,7 +64,7 @@ class Migration(msgspec.Struct):
         return self.versions.setdefault((file.path, file.blob), version)
 
 
-def open_migration(folder: Path, source: str, ref: str, bench: Bench) -> Migration:
+def open_migration(folder: Path, source: str, ref: str, bench: CheckSession) -> Migration:
     """Open the labs that share the source's pin, and read the cited files at both commits.
 
     Raises:
@@ -160,7 +160,7 @@ def _resolve_target(
 class _OutdatedFiles:
     """The files of citations that an earlier repin left at an older commit."""
 
-    def __init__(self, lab: Lab, bench: Bench) -> None:
+    def __init__(self, lab: Lab, bench: CheckSession) -> None:
         self._lab, self._bench = lab, bench
         self.evidence: dict[tuple[Path, str], Evidence] = {}
 
@@ -187,7 +187,7 @@ def _find_cited_places(
     for book in books:
         for view in book.views:
             for block in view.note.blocks if view.note else []:
-                for citation in filter(usable, block.citations):
+                for citation in filter(is_usable, block.citations):
                     file = outdated.file(book, source, citation)
                     file = file or book.resolver.resolve(citation).file
                     if file is None or file.source != source:

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.cache import cache_key, get_or_compute
 from notelab.code_version import code_version
 from notelab.sources.answers import Source, SourceError
@@ -32,7 +32,9 @@ class ChangedNames(msgspec.Struct, frozen=True):
     appeared: frozenset[str]
 
 
-def compare_names(bench: Bench, old: Source, new: Source, names: Collection[str]) -> ChangedNames:
+def compare_names(
+    bench: CheckSession, old: Source, new: Source, names: Collection[str]
+) -> ChangedNames:
     """Compare the trees of a source at two commits: in its clone, else in two wheels.
 
     The trees never change, so the result is cached.

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
-from notelab.book.workbook import Bench, Workbook
+from notelab.book.workbook import CheckSession, Workbook
 from notelab.repin.changes import CitationChange, NameChange, Place, RepinResult
 from notelab.repin.migrate import Migration
 from notelab.repin.names import compare_names as changed_names
@@ -60,7 +60,7 @@ class ReviewItem(msgspec.Struct):
 
 
 def build_review(
-    migration: Migration, result: RepinResult, bench: Bench
+    migration: Migration, result: RepinResult, bench: CheckSession
 ) -> tuple[list[ReviewItem], str]:
     """Return the review of a repin and why names could not be compared, or ''.
 

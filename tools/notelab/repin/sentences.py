@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from notelab.book.workbook import Workbook, usable
+from notelab.book.workbook import Workbook, is_usable
 from notelab.cited.names import is_anchor, names_in
 from notelab.page.citation import Citation
 from notelab.page.citation_syntax import looks_like_citation
@@ -54,7 +54,7 @@ def find_sentences(book: Workbook, source: str, language: str) -> Iterator[Sente
                 citations = [
                     (citation, _find_source(book, citation))
                     for citation in block.citations
-                    if usable(citation)
+                    if is_usable(citation)
                 ]
                 if any(name == source for _, name in citations):
                     page = view.page.path.relative_to(book.lab.root).as_posix()

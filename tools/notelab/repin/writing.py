@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book import view
-from notelab.book.relock import path_of, relock
-from notelab.book.workbook import Bench, Workbook, anew
+from notelab.book import parsed_page
+from notelab.book.relock import lock_path, relock
+from notelab.book.workbook import CheckSession, Workbook, reload
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
@@ -40,7 +40,7 @@ def plan_moves(result: RepinResult, accepted: Mapping[Place, Place]) -> dict[Pla
 
 
 def build_files(
-    migration: Migration, moves: Mapping[Place, Place], bench: Bench
+    migration: Migration, moves: Mapping[Place, Place], bench: CheckSession
 ) -> dict[Path, bytes]:
     """Return the new content of every file that changes."""
     files: dict[Path, bytes] = {}
@@ -55,12 +55,15 @@ def build_files(
     files[migration.pin.path] = pins.format_pin(migration.commit).encode()
     for book in migration.books:
         if book.lock is not None:
-            files[path_of(book)] = _rewrite_lock(book, files, migration, moves, bench)
+            files[lock_path(book)] = _rewrite_lock(book, files, migration, moves, bench)
     return {path: data for path, data in files.items() if path.read_bytes() != data}
 
 
 def _rewrite_page(
-    page_view: view.View, migration: Migration, moves: Mapping[Place, Place], book: Workbook
+    page_view: parsed_page.ParsedPage,
+    migration: Migration,
+    moves: Mapping[Place, Place],
+    book: Workbook,
 ) -> bytes:
     assert page_view.note is not None
     edits: dict[tuple[int, int], tuple[str, str]] = {}
@@ -139,7 +142,7 @@ def _rewrite_lock(
     files: Mapping[Path, bytes],
     migration: Migration,
     moves: Mapping[Place, Place],
-    bench: Bench,
+    bench: CheckSession,
 ) -> bytes:
     """Return the lock for the new pages; waiting citations keep the commit of their lines."""
     views = []
@@ -155,7 +158,7 @@ def _rewrite_lock(
     assert book.lock is not None
     lock = _keep_waiting(book.lock, migration, moves)
     updated = msgspec.structs.replace(book, lab=lab, views=views, pins=pinned, lock=lock)
-    return lock_file.dump(relock(anew(updated, bench)).lock).encode()
+    return lock_file.dump(relock(reload(updated, bench)).lock).encode()
 
 
 def _keep_waiting(lock: Lock, migration: Migration, moves: Mapping[Place, Place]) -> Lock:

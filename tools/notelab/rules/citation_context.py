@@ -2,7 +2,7 @@
 
 import msgspec
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.cited.outline import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import ProseBlock
@@ -17,7 +17,7 @@ class CitationContext(msgspec.Struct):
     citation probably moved.
     """
 
-    view: View
+    view: ParsedPage
     block: ProseBlock
     citation: Citation
     max_lines: int

@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.lab import pins
@@ -52,12 +52,12 @@ class Judge:
         ]
         self.lock = LockJudge(book)
         # All that a page's verdicts depend on except its text; a blob id stands for a file's lines.
-        files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.gathered()]
+        files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.list_files()]
         commits = {name: pin.commit for name, pin in book.pins.items()}
         inputs = (book.lab.file, book.lab.sources, commits, book.lock, files)
         self._inputs_key = cache_key(msgspec.msgpack.encode(inputs))
 
-    def verdicts(self, view: View) -> list[Verdict]:
+    def verdicts(self, view: ParsedPage) -> list[Verdict]:
         """Return the verdict on each citation of a page, in the page's order.
 
         If all citations of a page are sound, the verdicts are cached by all that they depend on.
@@ -73,7 +73,7 @@ class Judge:
             self._cache.put("verdicts", key, msgspec.msgpack.encode(verdicts))
         return verdicts
 
-    def _judge_page(self, view: View, note: Note) -> list[Verdict]:
+    def _judge_page(self, view: ParsedPage, note: Note) -> list[Verdict]:
         max_lines = view.page.table.max_lines or self._lab.file.lab.max_lines
         occurrences = Counter(citation.key for citation in note.citations)
         return [
@@ -169,10 +169,10 @@ class Judge:
                 help=f"write `{resolved.rivals[0].source}:{citation.text}`",
             )
         if resolved.sole:
-            return _report_ambiguous_source(context, resolved.sole, resolved.unasked)
+            return _report_ambiguous_source(context, resolved.sole, resolved.unknown)
         if any(self._pins[name].code or self._unknown_commit(name) for name in resolved.names):
             return None
-        return _report_unknown_path(context, resolved.asked)
+        return _report_unknown_path(context, resolved.candidates)
 
     def _check_source(self, context: CitationContext) -> Finding | None:
         """Return a finding if the citation names a source that the lab does not have, else None."""
@@ -256,7 +256,7 @@ def _report_pointer(context: CitationContext, file: CitedFile) -> Finding:
 
 def _report_unknown_path(context: CitationContext, searched: list[CitedFile]) -> Finding:
     citation = context.citation
-    suggestions = [path for file in searched for path in file.near][:3]
+    suggestions = [path for file in searched for path in file.suggestions][:3]
     closest = "closest: " + ", ".join(f"`{path}`" for path in suggestions) if suggestions else ""
     if searched and all(file.state is State.ABSENT for file in searched):
         return context.finding(

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.lab.lab import Lab
 from notelab.page.note import Heading, Note
 from notelab.report.finding import TOP, Finding
 
 
-def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
+def findings(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Finding]:
     """Check a note's last section."""
     mentions = view.page.table.closing_mentions.get(view.page.language)
     if not mentions:
@@ -49,7 +49,7 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
     yield from _check_closing(view, closing, mentions)
 
 
-def _check_closing(view: View, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
+def _check_closing(view: ParsedPage, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
     if closing.paragraphs != 1 or closing.other_blocks:
         extra = f" and {closing.other_blocks} other blocks" if closing.other_blocks else ""
         yield view.finding(

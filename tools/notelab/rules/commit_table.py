@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
@@ -12,7 +12,7 @@ from notelab.report.finding import Finding
 _HEX = frozenset("0123456789abcdef")
 
 
-def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator[Finding]:
+def findings(lab: Lab, view: ParsedPage, note: Note, pins: dict[str, Pin]) -> Iterator[Finding]:
     """Check a note's front matter."""
     front = note.front
     if front.problem:
@@ -40,7 +40,7 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
         yield from _check_row(view, row, pins)
 
 
-def _check_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator[Finding]:
+def _check_row(view: ParsedPage, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator[Finding]:
     source, prefix, span = row.source, row.prefix, row.span
     pin, lower = pins.get(source), prefix.lower()
     if pin is None:

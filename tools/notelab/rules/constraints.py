@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from notelab.book.evidence import CitedFile
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile, cache_key
 from notelab.page import results_page, tokens
 from notelab.page.citation import Span
@@ -19,7 +19,7 @@ class Pinned:
         self._files, self._cache = list(files), cache
         self._blobs = cache_key(*(file.blob for file in self._files))
 
-    def sharing(self, view: View) -> list[CitedFile]:
+    def sharing(self, view: ParsedPage) -> list[CitedFile]:
         """Return the files that share a run of tokens with a page."""
         key = f"{view.digest} {self._blobs}"
         if self._cache.get("own words", key) is not None:
@@ -33,7 +33,7 @@ class Pinned:
         return sharing_files
 
 
-def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
+def findings(view: ParsedPage, pinned: Pinned) -> Iterator[Finding]:
     """Check a page against every pinned file whose text is available."""
     if view.note is None:
         return
@@ -52,7 +52,7 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
         yield from _find_pasted(view, file)
 
 
-def _find_pasted(view: View, file: CitedFile) -> Iterator[Finding]:
+def _find_pasted(view: ParsedPage, file: CitedFile) -> Iterator[Finding]:
     """Yield a finding for each pasted passage; equal hashes are confirmed by comparing tokens."""
     page = tokens.tokenize_page(view.text)
     words = [token for token, _ in page]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.lab.lab_file import ExpectedDiagram
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.parsed import Parsed
@@ -13,7 +13,7 @@ from notelab.report.finding import TOP, Finding
 from notelab.rules import gantt
 
 
-def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
+def findings(view: ParsedPage, diagrams: Diagrams) -> Iterator[Finding]:
     """Check a page's diagrams."""
     if view.note is None:
         return
@@ -36,7 +36,10 @@ def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
 
 
 def _check_expected(
-    view: View, diagram: Diagram, expected_by_id: dict[str, ExpectedDiagram], counts: Counter[str]
+    view: ParsedPage,
+    diagram: Diagram,
+    expected_by_id: dict[str, ExpectedDiagram],
+    counts: Counter[str],
 ) -> Iterator[Finding]:
     if diagram.id in expected_by_id and counts[diagram.id] == 1:
         return
@@ -56,7 +59,7 @@ def _check_expected(
 
 
 def _check_diagram(
-    view: View, diagram: Diagram, expected: ExpectedDiagram | None, diagrams: Diagrams
+    view: ParsedPage, diagram: Diagram, expected: ExpectedDiagram | None, diagrams: Diagrams
 ) -> Iterator[Finding]:
     subject = f"the diagram `{diagram.id}`" if diagram.id else "the diagram"
     if expected and expected.max_lines and diagram.lines > expected.max_lines:
@@ -96,7 +99,7 @@ def _check_diagram(
 
 
 def _check_labels(
-    view: View, diagram: Diagram, expected: ExpectedDiagram, parsed: Parsed
+    view: ParsedPage, diagram: Diagram, expected: ExpectedDiagram, parsed: Parsed
 ) -> Iterator[Finding]:
     if expected.type and parsed.type != expected.type:
         yield view.finding(

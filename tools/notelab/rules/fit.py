@@ -55,7 +55,7 @@ def findings(context: CitationContext, file: CitedFile) -> Iterator[Finding]:
     if outline.structured:
         yield from _check_structure(context, outline)
     if context.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        places = fitting.standing_places(outline, context.anchors)
+        places = fitting.find_names(outline, context.anchors)
         places_text = ", ".join(f"`{name}` at L{row}" for name, row in places)
         anchors_elsewhere = f"in this file: {places_text}; " if places_text else ""
         yield not_anchored(context, anchors_elsewhere + _suggest_fix(context, outline))
@@ -109,7 +109,7 @@ def _check_anchor(context: CitationContext, outline: Outline) -> Iterator[Findin
             f"every name that the text gives from `{citation.text}` is common in the lines around",
             expected=f"one name of the cited lines that is in at most {fitting.COMMON:.0%} of the "
             f"{kind} within {fitting.NEAR_BY} lines",
-            found=f"the rarest, `{weak.name}`, is in {weak.stands} of {weak.near}",
+            found=f"the rarest, `{weak.name}`, is in {weak.count} of {weak.statements}",
             help=f"also name one of {format_names(weak.better)}" if weak.better else "",
         )
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.page.citation import Span
 from notelab.page.note import Note, ProseBlock
 from notelab.report.finding import TOP, Finding
@@ -13,7 +13,7 @@ from notelab.report.finding import TOP, Finding
 _QUANTITY = re.compile(r"\d[\d.,]*(?:\s?(?:[KMGT]?i?B(?:/s)?|[mµn]?s|[MG]\b|[%×]))?")
 
 
-def findings(original: View, translation: View) -> Iterator[Finding]:
+def findings(original: ParsedPage, translation: ParsedPage) -> Iterator[Finding]:
     """Compare a translation with its original; faults of either page are found by other rules."""
     if original.exists and not translation.exists:
         yield translation.finding(
@@ -32,7 +32,7 @@ def findings(original: View, translation: View) -> Iterator[Finding]:
 
 
 def _compare_choices(
-    original_view: View, translation_view: View, original: Note, translation: Note
+    original_view: ParsedPage, translation_view: ParsedPage, original: Note, translation: Note
 ) -> Iterator[Finding]:
     if len(original.choices) != len(translation.choices):
         yield translation_view.finding(
@@ -58,7 +58,7 @@ def _compare_choices(
 
 
 def _compare_citations(
-    view: View,
+    view: ParsedPage,
     where: str,
     span: Span,
     original: Iterable[ProseBlock],
@@ -89,7 +89,7 @@ def _format_excess(counts: Counter[str], subtracted: Counter[str], form: str = "
     return ", ".join(map(form.format, (counts - subtracted).elements()))
 
 
-def _compare_numbers(view: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _compare_numbers(view: ParsedPage, original: Note, translation: Note) -> Iterator[Finding]:
     translated_numbers = [f"{link.text} (#{link.anchor})" for link in translation.numbers]
     first = Counter([f"{link.text} (#{link.anchor})" for link in original.numbers])
     second = Counter(translated_numbers)
@@ -105,7 +105,7 @@ def _compare_numbers(view: View, original: Note, translation: Note) -> Iterator[
         )
 
 
-def _compare_diagrams(view: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _compare_diagrams(view: ParsedPage, original: Note, translation: Note) -> Iterator[Finding]:
     first, second = (
         [diagram.id or "no id" for diagram in note.diagrams] for note in (original, translation)
     )
@@ -119,7 +119,7 @@ def _compare_diagrams(view: View, original: Note, translation: Note) -> Iterator
         )
 
 
-def _find_untranslated(view: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _find_untranslated(view: ParsedPage, original: Note, translation: Note) -> Iterator[Finding]:
     """Yield a finding for each longer paragraph that is the same in both languages."""
     original_texts = {
         " ".join(block.prose.split()) for block in original.blocks if block.words >= 8

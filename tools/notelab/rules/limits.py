@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.lab import pins
@@ -34,7 +34,7 @@ def is_to_do(lab: Lab, finding: Finding) -> bool:
     return lab.file.lab.in_progress and finding.code.startswith(_TO_DO_CODES)
 
 
-def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Finding]:
+def page_findings(lab: Lab, view: ParsedPage, pinned: dict[str, Pin]) -> Iterator[Finding]:
     """Check that a page can be read, its words, its choices and its closing."""
     if view.note is None:
         yield from _check_readable(view)
@@ -61,7 +61,7 @@ def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Find
     yield from closing.findings(lab, view, view.note)
 
 
-def _check_readable(view: View) -> Iterator[Finding]:
+def _check_readable(view: ParsedPage) -> Iterator[Finding]:
     if view.problem:
         yield view.finding(
             "N102",
@@ -80,7 +80,7 @@ def _check_readable(view: View) -> Iterator[Finding]:
         )
 
 
-def _check_words(view: View, note: Note) -> Iterator[Finding]:
+def _check_words(view: ParsedPage, note: Note) -> Iterator[Finding]:
     max_words = view.page.table.max_words
     if max_words is not None and note.words > max_words:
         yield view.finding(
@@ -93,7 +93,7 @@ def _check_words(view: View, note: Note) -> Iterator[Finding]:
         )
 
 
-def _check_choices(view: View, note: Note) -> Iterator[Finding]:
+def _check_choices(view: ParsedPage, note: Note) -> Iterator[Finding]:
     table = view.page.table
     cited = [choice for choice in note.choices if choice.citations]
     if table.min_choices is None and table.choice_words is None:
@@ -112,7 +112,7 @@ def _check_choices(view: View, note: Note) -> Iterator[Finding]:
         yield from _check_choice(view, number, choice)
 
 
-def _check_choice(view: View, number: int, choice: ProseBlock) -> Iterator[Finding]:
+def _check_choice(view: ParsedPage, number: int, choice: ProseBlock) -> Iterator[Finding]:
     subject = f"choice {number}" + (f" ({choice.title.rstrip('.')})" if choice.title else "")
     limits = view.page.table.choice_words
     if limits and not limits[0] <= choice.words <= limits[1]:

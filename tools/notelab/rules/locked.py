@@ -125,7 +125,7 @@ class LockJudge:
                 )
 
     def _check_disputes(self) -> Iterator[Finding]:
-        for file in self._evidence.gathered():
+        for file in self._evidence.list_files():
             if file.disputed:
                 yield self._finding_at(
                     "N211",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile
 from notelab.errors import display_path
 from notelab.lab.lab import Lab
@@ -25,7 +25,7 @@ class Numbers:
         self._cache = cache
         self._read: dict[Path, Results] = {}
 
-    def findings(self, view: View) -> Iterator[Finding]:
+    def findings(self, view: ParsedPage) -> Iterator[Finding]:
         """Check one page's number links; remember the page if it is generated."""
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
@@ -66,7 +66,7 @@ class Numbers:
                     " `tools/bench report --adopt FILE`",
                 )
 
-    def _check_link(self, view: View, link: NumberLink) -> Iterator[Finding]:
+    def _check_link(self, view: ParsedPage, link: NumberLink) -> Iterator[Finding]:
         path = (view.page.path.parent / link.path).resolve()
         language = view.page.language
         translated_name = f"RESULTS.{language}.md"
@@ -99,7 +99,7 @@ class Numbers:
             )
 
     def _report_missing_row(
-        self, view: View, link: NumberLink, results: Results, count: int
+        self, view: ParsedPage, link: NumberLink, results: Results, count: int
     ) -> Finding:
         if results.problem:
             actual = f"{link.path} {results.problem}"

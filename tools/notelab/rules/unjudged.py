@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from notelab.book.evidence import State
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.settling import files_of
-from notelab.book.view import View
 from notelab.book.workbook import Workbook
 from notelab.report.finding import Finding
 
 STRICT = "N230"  # a finding under `--strict`, only counted otherwise
 
 
-def findings(book: Workbook, view: View) -> Iterator[Finding]:
+def findings(book: Workbook, view: ParsedPage) -> Iterator[Finding]:
     """Check a page's links to whole files, and report its mentions of paths with lines."""
     if view.note is None:
         return
@@ -24,8 +24,8 @@ def findings(book: Workbook, view: View) -> Iterator[Finding]:
                     link.span,
                     f"the link is to `{path}`, which `{source}` doesn't have at its pin",
                     expected="a file of the pinned commit",
-                    help="closest: " + ", ".join(f"`{path}`" for path in file.near)
-                    if file.near
+                    help="closest: " + ", ".join(f"`{path}`" for path in file.suggestions)
+                    if file.suggestions
                     else "",
                 )
     for mention in view.note.mentions:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
@@ -14,7 +14,7 @@ from notelab.report.finding import TOP, Finding
 class Waivers:
     """The waivers of one lab: in lab.toml for the whole lab or for a note, and in the pages."""
 
-    def __init__(self, lab: Lab, views: list[View]) -> None:
+    def __init__(self, lab: Lab, views: list[ParsedPage]) -> None:
         """Prepare; nothing is waived yet."""
         self._lab, self._views = lab, views
         self._by_file = {view.filename: view for view in views}

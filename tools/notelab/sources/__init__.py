@@ -1,1 +1,1 @@
-"""Where cited text comes from: content-addressed, whoever delivers it."""
+"""Providers of cited text. Every file is checked against its blob id, whoever delivers it."""

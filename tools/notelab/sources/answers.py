@@ -1,4 +1,4 @@
-"""What is asked of the providers, and what can be answered."""
+"""What the library asks of providers, and the answers that they can give."""
 
 import re
 from typing import Literal
@@ -7,7 +7,7 @@ import msgspec
 
 from notelab.errors import NotelabError
 
-MAX_FILE_BYTES = 8 * 1024 * 1024  # of a cited file, uncompressed; a longer one is never read
+MAX_FILE_BYTES = 8 * 1024 * 1024  # of a cited file, uncompressed; longer files are not read
 
 Proof = Literal["git", "wheel"]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
@@ -15,18 +15,18 @@ _COMMIT = re.compile(r"^[0-9a-f]{40}$")
 
 
 class SourceError(NotelabError):
-    """A source can't be asked, or has no such commit."""
+    """A source can't be read, or it has no such commit."""
 
 
 class UnknownCommitError(SourceError):
-    """A repository was asked, and it says that it has no such commit."""
+    """A repository answered that it has no such commit."""
 
 
 class Wheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A published wheel: its file name, the SHA-256 of its RECORD, and its own.
+    """A published wheel: its file name, the SHA-256 of its RECORD, and the wheel's own SHA-256.
 
-    RECORD has the hash of every file in the wheel, so it vouches for any of them without the rest
-    being read. `sha256` is the index's word for the whole, '' where an index gives none.
+    RECORD lists the hash of every file in the wheel, so it proves any of them although the rest is
+    never read. `sha256` is what the index says of the whole wheel, or '' if it gives no hash.
     """
 
     file: str
@@ -35,10 +35,10 @@ class Wheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A cited repository at its pin; `commit` is 40 hex digits, or '' where none is pinned yet.
+    """A cited repository at its pin; `commit` has 40 hex digits, or is '' if nothing is pinned.
 
-    `known` is the wheel that the lock remembers; `own` the top of the lab's own repository, where
-    that is the source: then there is no `url`, and nobody else is asked.
+    `known_wheel` is the wheel that the lock records. If the source is the lab's own repository,
+    `local_repository` is its top folder; then `url` is empty and no other provider is asked.
     """
 
     name: str
@@ -46,15 +46,15 @@ class Source(msgspec.Struct, frozen=True):
     commit: str
     release: str | None = None
     wheel: str | None = None
-    known: Wheel | None = None
-    own: str = ""
+    known_wheel: Wheel | None = None
+    local_repository: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A file's bytes, which are those of blob `blob`, and what proves that the commit has them.
+    """A file's bytes, their blob id, and what proves that the commit holds them.
 
-    Where the blob id was known beforehand from the lock, proof "wheel" says no more than that the
-    bytes are that blob's; the lock's own proof stands.
+    If the lock already had the blob id, proof "wheel" only says that the bytes have that id; the
+    lock's own proof remains valid.
     """
 
     path: str
@@ -65,22 +65,22 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """No such file: `definite` where a git tree at the pin says so, else a wheel lacks it.
+    """There is no such file. `definite` says that a git tree at the pin lacks it, not only a wheel.
 
-    `ends` are the paths of that tree that end in this one.
+    `suggestions` are paths close to this one; `ends` are the paths of the tree that end in it.
     """
 
     path: str
     definite: bool
-    near: list[str] = []
+    suggestions: list[str] = []
     reasons: list[str] = []
     ends: list[str] = []
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """Nobody could deliver the file; one short line for each provider that was tried.
+    """No provider delivered the file; `reasons` has a short line for each that was tried.
 
-    `disputed` names a provider that has another file there than the blob id known from the lock.
+    `disputed` names a provider whose file has another blob id than the lock records.
     """
 
     path: str
@@ -89,21 +89,21 @@ class Unreachable(msgspec.Struct, frozen=True):
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """What a provider hands over; `proof` is None where it can't say that the commit has it."""
+    """Bytes from a provider; `proof` is None if it can't prove that the commit holds them."""
 
     data: bytes
     proof: Proof | None
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A provider's one-line reason; `final` where no other may answer instead (a symlink, say)."""
+    """A provider's reason in one line; if `final`, no other provider is asked (for a symlink)."""
 
     reason: str
     final: bool = False
 
 
 class TagCommit(msgspec.Struct, frozen=True):
-    """The commit that a source's release tag names, '' where `who` has no such tag."""
+    """The commit that a source's release tag names, or '' if `who` has no such tag."""
 
     commit: str
     who: str
@@ -114,12 +114,12 @@ Answers = dict[str, Offered | Absent | Refused]
 
 
 def is_commit(text: str) -> bool:
-    """Say whether `text` is a full commit id: 40 lower-case hex digits."""
+    """Tell whether `text` is a full commit id: 40 lower-case hex digits."""
     return bool(_COMMIT.match(text))
 
 
 def path_problem(path: str) -> str:
-    """Say why `path` can't name a file of a repository, or return ''."""
+    """Return why `path` can't name a file of a repository, or ''."""
     if not path or len(path) > 1024 or _CONTROL.search(path):
         return "the path is empty, too long, or holds a backslash or a control character"
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):

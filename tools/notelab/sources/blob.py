@@ -1,4 +1,4 @@
-"""A file's identity: the id that git gives its contents."""
+"""Computes the id that git gives to a file's contents."""
 
 from hashlib import sha1
 

@@ -1,4 +1,4 @@
-"""An installed distribution of exactly the pinned wheel."""
+"""The provider that reads an installed distribution, if it is exactly the pinned wheel."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class InstalledPackage(package.Package):
-    """A distribution in this interpreter; a file that was edited there is refused."""
+    """A distribution installed for this interpreter; files that were edited are refused."""
 
     forged = "was changed after it was installed"
 
     def __init__(self, distribution: "Distribution", who: str) -> None:
-        """Read RECORD, and nothing else."""
+        """Read RECORD and nothing else."""
         super().__init__(who, distribution.read_text("RECORD") or "")
         self._root = Path(str(distribution.locate_file("")))
 
     def bytes_of(self, name: str) -> bytes:
-        """Return the file as it lies here, within the folder that packages are installed in."""
+        """Return a file's bytes from the folder that packages are installed in."""
         place = self._root
         for part in name.split("/"):
             place = place / part
@@ -44,21 +44,21 @@ def find(source: Source) -> InstalledPackage | str:
     name, _, version = (source.wheel or "").partition("==")
     who = f"installed {name}"
     try:
-        found = distribution(name)
-        there = found.version
+        installed = distribution(name)
+        installed_version = installed.version
     except (PackageNotFoundError, ValueError):
         return f"{who}: not installed"
-    # A local version (2.13.0+cpu) is the same release, built otherwise.
-    if version not in (there, there.partition("+")[0]):
-        return f"{who}: is {there}, the pin is {version}"
-    return InstalledPackage(found, f"{who} {there}")
+    # A local version (2.13.0+cpu) is another build of the same release.
+    if version not in (installed_version, installed_version.partition("+")[0]):
+        return f"{who}: is {installed_version}, the pin is {version}"
+    return InstalledPackage(installed, f"{who} {installed_version}")
 
 
 def offer(source: Source, wanted: Wanted) -> Answers:
-    """Return what the installed distribution has, where it is exactly the pinned one."""
+    """Return what the installed distribution holds, if it is exactly the pinned one."""
     if not source.wheel:
         return {}
-    found = find(source)
-    if isinstance(found, str):
-        return dict.fromkeys(wanted, Refused(found))
-    return package.offer(found, source, wanted)
+    installed = find(source)
+    if isinstance(installed, str):
+        return dict.fromkeys(wanted, Refused(installed))
+    return package.offer(installed, source, wanted)

@@ -1,4 +1,4 @@
-"""Files in whose place git holds a pointer: their contents are kept elsewhere."""
+"""Recognizes pointers: git holds one in the place of a file whose contents are stored elsewhere."""
 
 import re
 

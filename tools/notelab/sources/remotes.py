@@ -1,4 +1,4 @@
-"""The git host and the package index, asked at the same time."""
+"""Asks the git host and the package index at the same time."""
 
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
@@ -11,109 +11,110 @@ from notelab.sources.answers import (
     TagCommit,
     UnknownCommitError,
 )
+from notelab.sources.batch import Batch
 from notelab.sources.git.fetch import Remote, host_of
-from notelab.sources.in_time import begin
 from notelab.sources.index.published import Published
-from notelab.sources.kept import Kept
-from notelab.sources.pending import Pending
+from notelab.sources.response_cache import ResponseCache
+from notelab.sources.timeouts import start
 
 
 class Remotes:
-    """The git host and the package index, asked at the same time.
+    """Asks the git host and the package index at the same time.
 
-    git's answer names the commit, so for a file that nobody knows yet it is awaited; for one
-    whose blob id the lock knows, whoever has it first will do. So a host that doesn't answer is
-    waited for only where nobody else has the file, and then once in some minutes.
+    Only git proves that the commit holds a file whose blob id is unknown, so git is awaited for
+    such a file. A file whose blob id the lock records comes from whichever answers first. A host
+    that doesn't answer is therefore awaited only if the index lacks the file, and then once in
+    some minutes.
     """
 
-    def __init__(self, git: Remote, published: Published, kept: Kept) -> None:
-        """Nothing is asked yet."""
-        self.git, self.published, self._kept = git, published, kept
+    def __init__(self, git: Remote, published: Published, cache: ResponseCache) -> None:
+        """Remember both providers; nothing is asked yet."""
+        self.git, self.published, self._cache = git, published, cache
 
-    def ask(self, pending: Pending) -> None:
-        """Ask for what is pending."""
-        source, take = pending.source, pending.take
-        no = self._kept.refusal("git", source.url, source.commit)
-        near = not no and self._near(source)
-        if near:
-            take("git", lambda: self.git.offer(source, dict(pending.wanted)))
+    def ask(self, batch: Batch) -> None:
+        """Ask for the files that are still wanted."""
+        source, take = batch.source, batch.take
+        failure = self._cache.get_failure("git", source.url, source.commit)
+        is_local = not failure and self._is_local(source)
+        if is_local:
+            take("git", lambda: self.git.offer(source, dict(batch.wanted)))
             self._keep_tag(source)
-        if not pending.wanted:
+        if not batch.wanted:
             return
-        asked = dict(pending.wanted)
-        wheel = begin(lambda: self.published.offer(source, asked))
-        if no:
-            pending.doubt_all(f"git: {no}")
-        elif not near:
-            host = begin(lambda: self.git.reach(source.url))
+        wanted = dict(batch.wanted)
+        wheel = start(lambda: self.published.offer(source, wanted))
+        if failure:
+            batch.add_reason(f"git: {failure}")
+        elif not is_local:
+            host = start(lambda: self.git.probe(source.url))
             both: list[Future[Any]] = [wheel, host]
             wait(both, return_when=FIRST_COMPLETED)
             if wheel.done() and not wheel.exception():
-                take("wheel", lambda: _sure(wheel.result(), pending))
-            if pending.wanted:
-                take("git", lambda: self._from_git(pending, host))
-        if pending.wanted:
-            take("wheel", lambda: _open(wheel.result(), pending))
+                take("wheel", lambda: _select_proved(wheel.result(), batch))
+            if batch.wanted:
+                take("git", lambda: self._from_git(batch, host))
+        if batch.wanted:
+            take("wheel", lambda: _select_wanted(wheel.result(), batch))
 
-    def _near(self, source: Source) -> bool:
+    def _is_local(self, source: Source) -> bool:
         try:
-            return self.git.at_hand(source)
+            return self.git.is_available_offline(source)
         except SourceError:
             return False
 
-    def _from_git(self, pending: Pending, host: "Future[None]") -> Answers:
-        source = pending.source
+    def _from_git(self, batch: Batch, host: "Future[None]") -> Answers:
+        source = batch.source
         whom = ("git", source.url, source.commit)
         try:
             host.result()
-            answers = self.git.offer(source, dict(pending.wanted))
+            answers = self.git.offer(source, dict(batch.wanted))
         except UnknownCommitError:
             raise
         except SourceError as fault:
-            self._kept.refuse(str(fault), *whom)
+            self._cache.put_failure(str(fault), *whom)
             raise
-        self._kept.refuse("", *whom)
+        self._cache.put_failure("", *whom)
         self._keep_tag(source)
         return answers
 
     def tag(self, source: Source) -> TagCommit | None:
-        """Ask the git host which commit the source's release tag names; None where it can't be."""
+        """Ask the git host which commit the source's release tag names; None if it fails."""
         whom = ("git", source.url, source.commit)
-        if self._kept.refusal(*whom):
+        if self._cache.get_failure(*whom):
             return None
         try:
             self.git.ask_for_tag(source)
         except SourceError as fault:
-            self._kept.refuse(str(fault), *whom)
+            self._cache.put_failure(str(fault), *whom)
             return None
         return self._keep_tag(source)
 
-    def known_tag(self, source: Source) -> TagCommit | None:
-        """Return what the git host said in this run of the source's release tag."""
+    def tag_of_this_run(self, source: Source) -> TagCommit | None:
+        """Return what the git host answered in this run for the source's release tag."""
         commit = self.git.tags.get((source.url, source.release or ""))
         return None if commit is None else TagCommit(commit, f"git {host_of(source.url)}")
 
     def replace_tag(self, url: str, name: str, commit: str) -> None:
-        """Keep the commit that a tag names now, where another was kept before."""
-        if self._kept.get("tag", (url, name), TagCommit) is not None:
-            self._kept.put("tag", (url, name), TagCommit(commit, f"git {host_of(url)}"))
+        """Cache the commit that a tag names now, if an earlier answer is cached."""
+        if self._cache.get("tag", (url, name), TagCommit) is not None:
+            self._cache.put("tag", (url, name), TagCommit(commit, f"git {host_of(url)}"))
 
     def _keep_tag(self, source: Source) -> TagCommit | None:
-        """Keep what the git host said, if it was asked, of the source's release tag."""
-        tag = self.known_tag(source)
+        """Cache what the git host answered for the source's release tag, if it was asked."""
+        tag = self.tag_of_this_run(source)
         if tag:
-            self._kept.put("tag", (source.url, source.release or ""), tag)
+            self._cache.put("tag", (source.url, source.release or ""), tag)
         return tag
 
 
-def _sure(answers: Answers, pending: Pending) -> Answers:
-    """Return what needs nobody's word but the bytes' own."""
+def _select_proved(answers: Answers, batch: Batch) -> Answers:
+    """Return the answers that their blob ids prove."""
     return {
         path: answer
-        for path, answer in _open(answers, pending).items()
-        if pending.wanted[path] and isinstance(answer, Offered)
+        for path, answer in _select_wanted(answers, batch).items()
+        if batch.wanted[path] and isinstance(answer, Offered)
     }
 
 
-def _open(answers: Answers, pending: Pending) -> Answers:
-    return {path: answer for path, answer in answers.items() if path in pending.wanted}
+def _select_wanted(answers: Answers, batch: Batch) -> Answers:
+    return {path: answer for path, answer in answers.items() if path in batch.wanted}

@@ -1,4 +1,4 @@
-"""The store: files kept per user, each under its blob id."""
+"""The store: cited files in a cache of the user, each under its blob id."""
 
 import contextlib
 from pathlib import Path
@@ -9,27 +9,27 @@ from notelab.sources.blob import blob_id
 
 
 def default_root() -> Path:
-    """Return the folder of the user's caches that is ours."""
+    """Return the folder of shardbook among the user's caches."""
     from platformdirs import user_cache_path
 
     return user_cache_path("shardbook")
 
 
 class Store:
-    """Files under a folder, each read back only if it still is what its name says.
+    """Files in a folder; each is returned only if its contents still have the id in its name.
 
-    Several processes may write at once: a file is written aside and put in place in one step.
-    Where the folder can't be written the store keeps nothing, and `trouble` says so.
+    Several processes may write at the same time, because each file is written under another name
+    and then renamed. If the folder can't be written, nothing is stored and `trouble` says why.
     """
 
     def __init__(self, root: Path) -> None:
-        """Nothing is read or made before `get` or `put`."""
+        """Remember the folder; nothing is read or created before `get` or `put`."""
         self.root = root
         self.trouble = ""
 
     def get(self, blob: str) -> bytes | None:
-        """Return the bytes of `blob`, or None; a damaged file is removed, to be fetched again."""
-        if not is_commit(blob):  # a lock may hold anything, and a damaged file is removed
+        """Return the bytes of `blob`, or None; a damaged file is deleted, to be fetched again."""
+        if not is_commit(blob):  # a lock may hold anything, and a damaged file is deleted
             return None
         place = self._place(blob)
         try:
@@ -44,7 +44,7 @@ class Store:
         return None
 
     def put(self, data: bytes) -> str:
-        """Keep `data` where that is possible, and return its blob id."""
+        """Store `data` if that is possible, and return its blob id."""
         blob = blob_id(data)
         place = self._place(blob)
         try:

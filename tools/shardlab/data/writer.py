@@ -39,8 +39,8 @@ class Writer:
 
     Args:
         prefix: the path of both files, without `.bin` and `.idx`; its folder must exist.
-        dtype: the dtype of tokens on disk. Megatron takes uint16 for a vocabulary of fewer than
-            65,500 tokens, else int32.
+        dtype: the dtype of tokens on disk. Megatron's is uint16 for a vocabulary of fewer than
+            65,500 tokens, otherwise int32.
 
     Raises:
         DataError: the dtype is unknown, a token doesn't fit into it, lengths don't add up, the disk

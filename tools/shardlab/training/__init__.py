@@ -1,1 +1,1 @@
-"""From a grid's gradients to an optimizer's step, and checkpoints that another grid can load."""
+"""The optimizer step on a grid: complete gradients, master weights, and portable checkpoints."""

@@ -1,10 +1,10 @@
-"""How much routers' auxiliary losses weigh where losses are sums over the tokens that count.
+"""The weights of routers' auxiliary losses if losses are sums over counted tokens.
 
-`StepGradients(reduction="tokens")` divides all gradients by the tokens that count (targets other
-than −100). An auxiliary loss is a mean, so it must first be multiplied by its micro-batch's counted
-tokens. No stage but the last one sees targets, so the caller says how many count, before the step's
-first forward (`StepGradients.begin`). Without that, a router multiplies by the tokens that aren't
-padding, and a step in which another number counts is refused.
+`StepGradients(reduction="tokens")` divides all gradients by the number of counted tokens (targets
+other than −100). An auxiliary loss is a mean, so it must first be multiplied by its micro-batch's
+number of counted tokens. Only the last stage sees targets, so the caller gives the numbers before
+the step's first forward (`StepGradients.begin`). Without them a router multiplies by the number of
+tokens that aren't padding, and a step with another number of counted tokens raises an error.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from shardlab.layers.engine import inside_backward
 
 
 class CountedTokens:
-    """Tells the routers how many tokens count in each micro-batch of a step.
+    """Gives the routers the number of counted tokens of each micro-batch of a step.
 
     Args:
         models: this rank's pieces of the model; each runs the micro-batches in their order.
         grid: tensor × context × pipeline × data.
-        microbatches: of a step.
-        device: of the model.
+        microbatches: the number of micro-batches of a step.
+        device: the model's device.
     """
 
     def __init__(
         self, models: Sequence[nn.Module], grid: Grid, microbatches: int, device: torch.device
     ) -> None:
-        """Hang a hook on each piece; every rank calls this."""
+        """Register a hook on each piece; every rank must call this."""
         self._grid, self._microbatches, self._device = grid, microbatches, device
         self._whole_model = grid.axis("tensor", "pipeline")
         self._routers: list[list[Any]] = [
@@ -48,10 +48,10 @@ class CountedTokens:
             model.register_forward_pre_hook(partial(self._announce, number))
 
     def begin(self, tokens: Sequence[int] | Tensor) -> None:
-        """Note the counted tokens of this rank's micro-batches; every rank calls this.
+        """Set the counted tokens of this rank's micro-batches; every rank must call this.
 
         Raises:
-            ValueError: not one number for each micro-batch.
+            ValueError: there isn't one number for each micro-batch.
         """
         local_M = torch.as_tensor(tokens, dtype=torch.float64, device=self._device).reshape(-1)
         if len(local_M) != self._microbatches:
@@ -66,11 +66,11 @@ class CountedTokens:
         self._total = local_M.sum()
 
     def total(self, tokens: int | Tensor | None) -> int | Tensor | None:
-        """Return the counted tokens of this rank: `begin`'s, or `tokens` if they fit the routers.
+        """Return this rank's counted tokens: those of `begin`, or `tokens` if the routers agree.
 
         Raises:
-            ValueError: on every rank: `tokens` and `begin` were both given; or without `begin`,
-                routers weighed their losses by another number on some rank.
+            ValueError: on every rank: `tokens` was given in addition to `begin`; or without
+                `begin`, routers weighted their losses by another number on some rank.
         """
         if self._total is not None and tokens is not None:
             raise ValueError("begin(tokens=…) has the tokens of this step: call finish() without")
@@ -79,14 +79,14 @@ class CountedTokens:
         return tokens if self._total is None else self._total
 
     def forget(self) -> None:
-        """Forget the step's tokens, also those of a step that is given up."""
+        """Reset the step's tokens, also those of a step that is abandoned."""
         self._counts, self._total = [], None
         self._forwards = [0] * len(self._forwards)
         for router in (router for routers in self._routers for router in routers):
             router.counted = None
 
     def _announce(self, number: int, *_: Any) -> None:
-        """Before a piece's forward, say what counts in its micro-batch."""
+        """Set the routers' counted tokens before a forward of their piece."""
         if not self._counts or not torch.is_grad_enabled() or inside_backward():
             return
         if self._forwards[number] == len(self._counts):

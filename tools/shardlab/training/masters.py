@@ -1,10 +1,10 @@
-"""Master weights: the optimizer steps on fp32 copies of half-precision parameters.
+"""Master weights: the optimizer updates fp32 copies of half-precision parameters.
 
-bf16 has 7 bits of mantissa: a step of less than about 1/256 of a weight is rounded away, and most
-are. So the optimizer keeps each parameter in fp32 and reads the gradient that was gathered in fp32
-(`main_grad`); after its step the model gets the copies, rounded. A checkpoint holds the copies and
-not the rounding, so that a run may go on in another dtype, and under FSDP, where none of this is
-needed: its shards are the masters (`MixedPrecision`).
+bf16 has 7 bits of mantissa, so an update of less than about 1/256 of a weight is lost by rounding,
+and most updates are that small. The optimizer therefore updates an fp32 copy of each parameter with
+the gradient that was accumulated in fp32 (`main_grad`). After its step the model's parameters are
+the rounded copies. A checkpoint has the fp32 copies, so a run can continue in another dtype, or
+under FSDP, whose shards are the masters (`MixedPrecision`).
 
 Megatron does so in `Float16OptimizerWithFloat16Params` (megatron/core/optimizer/optimizer.py).
 """
@@ -19,15 +19,15 @@ from torch.optim import Optimizer
 
 
 def master_of(parameter: nn.Parameter) -> nn.Parameter:
-    """Return what an optimizer steps on: the parameter's master, or the parameter itself."""
+    """Return the tensor that an optimizer updates: the master if there is one, or `parameter`."""
     master: nn.Parameter = getattr(parameter, "master", parameter)
     return master
 
 
 def make_masters(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    """Note an fp32 copy on each parameter that trains; return what an optimizer steps on.
+    """Set an fp32 copy on each parameter that trains; return the tensors for an optimizer.
 
-    A frozen one stays its own: whoever changes it (an expert's bias, by its load) changes no copy.
+    A frozen parameter has no copy, since code may change it directly (the bias of experts).
     """
     parameters = list(parameters)
     for parameter in parameters:
@@ -38,17 +38,17 @@ def make_masters(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 
 
 def serve_masters(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> None:
-    """Have every step of the optimizer read `main_grad`, and the model follow.
+    """Make every optimizer step read `main_grad` and round the masters into the model afterwards.
 
     Args:
-        parameters: those that have masters; their gradients come by
+        parameters: parameters with masters, whose gradients come from
             `StepGradients(main_grads=torch.float32)`.
-        optimizer: of the masters.
+        optimizer: the optimizer of the masters.
     """
     served = [parameter for parameter in parameters if parameter.requires_grad]
 
     def before(*_: object) -> None:
-        for parameter in served:  # anew in each step: buckets are laid out anew after the first
+        for parameter in served:  # in each step, since buckets are assigned again after the first
             gradient: Tensor = parameter.main_grad  # type: ignore[attr-defined]
             master_of(parameter).grad = gradient
 
@@ -57,7 +57,7 @@ def serve_masters(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> N
 
 
 def round_masters(parameters: Iterable[nn.Parameter]) -> None:
-    """Make each parameter its master, rounded; those without one are left alone."""
+    """Copy each master into its parameter, rounded; parameters without one don't change."""
     pairs = [(p, master_of(p)) for p in parameters if master_of(p) is not p]
     if pairs:
         with torch.no_grad():

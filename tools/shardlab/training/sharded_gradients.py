@@ -1,10 +1,10 @@
-"""What completes the gradients of a model in FSDP, once backward has averaged them over the ranks.
+"""Completes the gradients of a model in FSDP, after backward has averaged them over the replicas.
 
-Backward leaves each rank the mean of its shards' gradients. What is left to do is what
-`StepGradients` does for replicas: the weights of unequal shares, the sum over tensor ranks of what
-is partial, the sum of tied ends, and a norm that counts each parameter once. All of it works on the
-shards: a tied weight is a flat parameter of its own (`fsdp/wrap.py`), so that both stages cut it
-alike.
+After backward each rank has the mean of its shards' gradients. The other steps are those of
+`StepGradients` for replicas: weights of unequal shares, the sum of partial gradients over tensor
+ranks, the sum of tied weights' gradients, and a norm that counts each parameter once. All of them
+work on the shards. A tied weight is a flat parameter of its own (`fsdp/wrap.py`), so that both
+stages shard it in the same way.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ShardedGradients:
     Args:
         parts: this rank's stage, or its pieces under an interleaved schedule, each in FSDP.
         grid: tensor × context × pipeline × data.
-        reduction: as of DataParallel.
+        reduction: see DataParallel.
 
     Raises:
-        ValueError: the model isn't sharded or repeated over just the grid's replicas.
+        ValueError: the model isn't sharded or replicated over exactly the grid's replicas.
     """
 
     attribute = "grad"
@@ -56,20 +56,20 @@ class ShardedGradients:
         return [part.tied.shard_f for part in self._parts if part.tied is not None]
 
     def pieces(self) -> list[tuple[str, nn.Parameter]]:
-        """Each parameter's piece on this rank, by name; its `.grad` is a view of the shard's."""
-        return [named for part in self._parts for named in part.local_parameters()]
+        """Return each parameter's piece on this rank; its `.grad` is a view of the shard's."""
+        return [piece for part in self._parts for piece in part.local_parameters()]
 
     def zero_grad(self) -> None:
-        """Forget the last step's gradients."""
+        """Reset the last step's gradients."""
         for part in self._parts:
             part.zero_grad()
 
     def weigh(self, tokens: int | Tensor | None) -> None:
-        """Turn the mean over replicas into what `reduction` asks for.
+        """Scale the mean over replicas as `reduction` requires.
 
         Raises:
-            ValueError: `tokens` without reduction="tokens", or the other way round.
-            CollectiveError: ranks run other units of FSDP, or in another order.
+            ValueError: `tokens` without reduction="tokens", or the reverse.
+            CollectiveError: ranks run different units of FSDP, or run them in a different order.
         """
         if (tokens is not None) != (self._reduction == "tokens"):
             raise ValueError(
@@ -85,15 +85,17 @@ class ShardedGradients:
             device = gradients[0].device
             count = torch.as_tensor([tokens], dtype=torch.float64, device=device)
             total = self._grid.replicas.all_reduce(count)[0]
-            factor = self._grid.replicas.size / total.where(total != 0, 1)  # of no token: 0
+            factor = self._grid.replicas.size / total.where(
+                total != 0, 1
+            )  # without tokens the gradients are 0
         torch._foreach_mul_(gradients, factor)
 
     def sum_partial(self) -> None:
-        """Sum over the tensor ranks what each has a part of."""
+        """Sum partial gradients over the tensor ranks."""
         partial_gradients.reduce([piece for _, piece in self.pieces()], self._grid.tensor)
 
     def norm(self) -> Tensor:
-        """Return the norm of the whole model's gradients, fp64 without dimensions."""
+        """Return the norm of the whole model's gradients, fp64 []."""
         axis = self._parts[0].shard_axis
         counted = [piece for part in self._parts for piece in _counted(part)]
         squares = gradient_norm(counted, axis, tensor=self._grid.tensor).square()
@@ -101,7 +103,7 @@ class ShardedGradients:
 
     @torch.no_grad()
     def add(self, name: str, delta: Tensor) -> None:
-        """Add to a parameter of which this rank holds a piece or nothing."""
+        """Add `delta` to this rank's piece of a parameter, if it has one."""
         for flat in (flat for part in self._parts for flat in part.flats):
             for piece in flat.layout.pieces(flat.axis.rank):
                 number, start, stop, begin = piece
@@ -110,7 +112,7 @@ class ShardedGradients:
 
 
 def _counted(part: FSDP) -> list[nn.Parameter]:
-    """Return the pieces that this stage counts: not those of a weight that another counts."""
+    """Return the pieces that this stage counts, without a tied weight that another stage counts."""
     copied = part.tied is not None and not part.module.first
     names = set(part.tied.layout.names) if copied and part.tied else set()
     return [piece for name, piece in part.local_parameters() if name not in names]

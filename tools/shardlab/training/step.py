@@ -1,21 +1,21 @@
-"""From the gradients that backward leaves to those that the optimizer may use, in the right order.
+"""Completes the gradients after backward, in the right order, before the optimizer uses them.
 
-1. Data parallel: buckets are all-reduced while backward runs; wait for the last. Ranks that share
-   a sequence (context) are replicas as those that share a batch are.
+1. Data parallelism: buckets are all-reduced while backward runs; wait for the last. Context ranks,
+   which share a sequence, are replicas like the ranks that share a batch.
 2. Partial gradients: under sequence parallelism each tensor rank's norms and row biases have seen
-   its own rows only; sum them over the tensor axis. Not before 1: a bucket that is under way must
-   not be written.
+   only its rows; sum their gradients over the tensor axis. This must follow 1, because a bucket
+   that is being reduced must not be written.
 3. Tied embeddings: the first stage has the gradient of the lookup, the last that of the head; sum
-   them over the two, so that both copies take the same step.
-4. The norm, of gradients that are complete at last, and clipping. Earlier, it would be the norm of
-   parts, and differ from rank to rank.
+   the two, so that both copies take the same optimizer step.
+4. The norm of the complete gradients, and clipping. Computed earlier, it would be a norm of parts
+   and differ between ranks.
 
-An expert's gradient has 1 and 4 of its own. Its copies, not the data ranks, sum it: tokens came
-from all ranks, and nobody else holds it. It is divided as all are, by the replicas that share the
-batch. And over tensor × pipeline its norm would not be counted, or counted twice: that is summed
-over the experts' own axes.
+Experts' gradients have their own steps 1 and 4. They are summed over the ranks with copies of the
+expert instead of the data ranks, since tokens come from all ranks. They are divided by the number
+of replicas that share the batch, like all gradients. Their norm is summed over the experts' axes;
+over tensor × pipeline it would be missed or counted twice.
 
-In FSDP backward has done 1, and the rest is done on the shards (`sharded_gradients.py`).
+In FSDP, backward does 1, and the other steps are done on the shards (`sharded_gradients.py`).
 
 Megatron does 1 to 3 in `finalize_model_grads` (megatron/core/distributed) and 4 in its optimizer.
 """
@@ -49,19 +49,19 @@ class StepGradients:
             optimizer.step()
         step.zero_grad()
 
-    A model is any module. Its parameters bear the marks of their layers (how each is cut, whether
-    its gradient is partial). What else it may have: `tied_weight`, a parameter of which another
-    stage holds a copy, with `first`, whether this is the stage that counts it; modules with
-    `end_step`, such as routers; and `context`, how it cuts sequences.
+    A model is any module. Its parameters have the marks of their layers (how each is sharded,
+    whether its gradient is partial). It may also have: `tied_weight`, a parameter of which another
+    stage has a copy, with `first`, whether this stage counts it; modules with `end_step`, such as
+    routers; and `context`, how sequences are cut.
 
     Args:
-        parts: this rank's stage; or its pieces, under an interleaved schedule. Each a module that
-            every replica holds whole, or all of them in FSDP over `grid.replicas`.
+        parts: this rank's stage, or its pieces under an interleaved schedule. Either all are whole
+            on every replica, or all are in FSDP over `grid.replicas`.
         grid: tensor × context × pipeline × data.
-        max_norm: clip to this norm; None to leave gradients as they are.
-        microbatches: backward passes in a step; each loss divided by their number, by the caller.
-        reduction: "mean", "sum" or "tokens", as of DataParallel.
-        settings: of replicas, further arguments for DataParallel (main_grads, bucket sizes …).
+        max_norm: clip gradients to this norm; None for no clipping.
+        microbatches: backward passes in a step; the caller must divide each loss by their number.
+        reduction: "mean", "sum" or "tokens", see DataParallel.
+        settings: further arguments for DataParallel (main_grads, bucket_bytes …); not under FSDP.
 
     Attributes:
         replicas: the DataParallel that reduces during backward; None under FSDP.
@@ -69,15 +69,14 @@ class StepGradients:
 
     Raises:
         ValueError: one copy of the tied embedding is frozen and the other trains; the model's
-            experts lie on another grid, it doesn't cut sequences as the grid does; or some parts
-            are in FSDP and some are not.
+            experts or sequences are cut for another grid; or only some parts are in FSDP.
     """
 
     def __init__(
         self, parts: nn.Module | Sequence[nn.Module], grid: Grid, *, max_norm: float | None = None,
         microbatches: int = 1, reduction: str = "mean", **settings: Any,
     ) -> None:  # fmt: skip
-        """Hang the data-parallel hooks on the model; make the groups. Every rank calls this."""
+        """Register the data-parallel hooks and make the groups; every rank must call this."""
         parts = [parts] if isinstance(parts, nn.Module) else list(parts)
         sharded = [part for part in parts if isinstance(part, FSDP)]
         if sharded and (settings or len(sharded) < len(parts)):
@@ -119,21 +118,25 @@ class StepGradients:
         """Reduce gradients over the replicas during backward, experts' over their copies."""
         for model in models:
             number_replicas(model, self._grid.data.rank)
-        named = [named for model in models for named in model.named_parameters()]
+        named_parameters = [
+            named_parameters for model in models for named_parameters in model.named_parameters()
+        ]
         batch = self._grid.replicas
         if reduction == "sum":  # of means, of which context ranks have parts
             reduction, batch = "mean", self._grid.context
         settings |= {"reduction": reduction, "backwards": microbatches, "batch": batch}
-        self._named = [(name, p) for name, p in named if copies_of(p) is None]
+        self._named = [(name, p) for name, p in named_parameters if copies_of(p) is None]
         self.replicas = DataParallel(self._named, self._grid.replicas, **settings)
-        self._parameters: list[nn.Parameter] = [parameter for _, parameter in named]
+        self._parameters: list[nn.Parameter] = [parameter for _, parameter in named_parameters]
         self._dense = [parameter for _, parameter in self._named]
-        if experts := [(name, p) for name, p in named if copies_of(p) is not None]:
+        if experts := [(name, p) for name, p in named_parameters if copies_of(p) is not None]:
             self._join_experts(experts, settings)
 
-    def _join_experts(self, named: Sequence[tuple[str, nn.Parameter]], settings: Any) -> None:
+    def _join_experts(
+        self, named_parameters: Sequence[tuple[str, nn.Parameter]], settings: Any
+    ) -> None:
         """Reduce the experts' gradients over their copies."""
-        self._experts = [parameter for _, parameter in named]
+        self._experts = [parameter for _, parameter in named_parameters]
         self._all_experts = self._grid.axis("expert_tensor", "expert", "pipeline")
         copies, model_copies = self._grid.expert_data, copies_of(self._experts[0])
         if model_copies is not copies:
@@ -141,12 +144,12 @@ class StepGradients:
                 f"the experts' copies are on {model_copies}, and on this grid on {copies}: build "
                 "the model with experts=ExpertAxes.of(grid), of the same grid"
             )
-        self.expert_replicas = DataParallel(named, copies, **settings)
+        self.expert_replicas = DataParallel(named_parameters, copies, **settings)
 
     def zero_grad(self) -> None:
-        """Forget the last step's gradients and loads, also of a step that is given up half way.
+        """Reset the gradients and the loads of the last step, or of one that is abandoned.
 
-        With main_grads, every step begins with this.
+        With main_grads, every step must begin with this.
         """
         if self._sharded:
             self._sharded.zero_grad()
@@ -160,23 +163,24 @@ class StepGradients:
             router.forget()
 
     def begin(self, *, tokens: Sequence[int] | Tensor) -> None:
-        """Under reduction="tokens", say before the first forward how many tokens count.
+        """Under reduction="tokens", set the counted tokens before the first forward of a step.
 
-        Routers weigh their auxiliary losses by them, and `finish` divides by their sum. Only a
-        model with routers needs it, where some targets don't count.
+        Routers weight their auxiliary losses by them, and `finish` divides by their sum. Only a
+        model with routers needs it, and only if some targets don't count.
 
         Args:
             tokens: the counted tokens of each of this rank's micro-batches, on every stage.
 
         Raises:
-            ValueError: the reduction is another, or there isn't one number for each micro-batch.
+            ValueError: the reduction isn't "tokens", or there isn't one number for each
+                micro-batch.
         """
         if self._counted is None:
             raise ValueError('begin(tokens=…) goes with reduction="tokens"')
         self._counted.begin(tokens)
 
     def _refuse_half_frozen(self) -> None:
-        """Refuse, on every rank of the model alike, copies of a weight that part ways."""
+        """Refuse, on every rank of the model, a tied weight of which only one copy trains."""
         trains = [copy.requires_grad for copy in self._tied]
         device = self._tied[0].device if self._tied else self._device
         local = torch.tensor([[any(trains), not all(trains)]], dtype=torch.uint8, device=device)
@@ -190,19 +194,18 @@ class StepGradients:
         """Complete the gradients; return their norm over the whole model, before clipping.
 
         Args:
-            tokens: under reduction="tokens", those in this rank's share of the batch, on every
-                stage; every stage's gradients are divided by their sum. `begin` has them if it
-                was called.
+            tokens: under reduction="tokens", the counted tokens in this rank's share of the batch,
+                on every stage; gradients are divided by all replicas' sum. Omit it after `begin`.
 
         Returns:
-            fp64, no dimensions, the same on every rank; not finite if a gradient isn't. Take no
+            the norm, fp64 [], the same on every rank. It isn't finite if a gradient isn't; take no
             optimizer step then.
 
         Raises:
             RuntimeError: a parameter got no gradient.
-            ValueError: gradients of a parameter that nothing marks differ over the tensor ranks.
-                This is looked for in the first step, and where the world checks in every one. Or
-                routers weighed their losses by other tokens than `tokens`.
+            ValueError: the gradients of an unmarked parameter differ over the tensor ranks (checked
+                in the first step, and in every step if the world checks); or routers weighted their
+                losses by another number of tokens than `tokens`.
         """
         if self._counted:
             tokens = self._counted.total(tokens)
@@ -231,41 +234,45 @@ class StepGradients:
         self.replicas.finish(tokens=tokens)
         if self._experts:
             self.expert_replicas.finish(tokens=tokens)
-        where = self.replicas.attribute
-        partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=where)
-        self._sum_tied(where)
-        self._refuse_unmarked(self._named, where)
+        attribute = self.replicas.attribute
+        partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=attribute)
+        self._sum_tied(attribute)
+        self._refuse_unmarked(self._named, attribute)
         norm = gradient_norm(
             self._dense, self._whole_model, tensor=self._grid.tensor, copies=self._copies,
-            attribute=where,
+            attribute=attribute,
         )  # fmt: skip
         if self._experts:
             tensor = self._grid.expert_tensor
             norm = norm.hypot(
-                gradient_norm(self._experts, self._all_experts, tensor=tensor, attribute=where)
+                gradient_norm(self._experts, self._all_experts, tensor=tensor, attribute=attribute)
             )
         if self._max_norm is not None:
-            clip(self._parameters, norm, self._max_norm, attribute=where)
+            clip(self._parameters, norm, self._max_norm, attribute=attribute)
         return norm
 
-    def _sum_tied(self, where: str) -> None:
-        """Sum a tied weight's gradients over the stages that hold it."""
-        tied = [g for w in self._tied if (g := getattr(w, where, None)) is not None]  # none: frozen
+    def _sum_tied(self, attribute: str) -> None:
+        """Sum a tied weight's gradients over the stages that have it."""
+        tied = [
+            g for w in self._tied if (g := getattr(w, attribute, None)) is not None
+        ]  # none: frozen
         if tied and self._grid.embedding is not None:
             for copy in tied[1:]:  # a rank that holds both ends of the model
                 tied[0].add_(copy)
             self._grid.embedding.all_reduce(tied[0], out=tied[0])
             torch._foreach_copy_(tied, tied[:1] * len(tied))
 
-    def _refuse_unmarked(self, named: Sequence[tuple[str, nn.Parameter]], where: str) -> None:
+    def _refuse_unmarked(
+        self, named_parameters: Sequence[tuple[str, nn.Parameter]], attribute: str
+    ) -> None:
         tensor = self._grid.tensor
         if tensor.size > 1 and (tensor.checks or not self._checked):
-            partial_gradients.refuse_unmarked(named, tensor, attribute=where)
+            partial_gradients.refuse_unmarked(named_parameters, tensor, attribute=attribute)
         self._checked = True
 
 
 def _holds_copy(model: Any) -> bool:
-    """Whether a model holds a tied weight that another stage counts."""
+    """Return whether a model has a tied weight that another stage counts."""
     return getattr(model, "tied_weight", None) is not None and not model.first
 
 

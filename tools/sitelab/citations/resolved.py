@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from notelab.book.discovery import labs_below
 from notelab.book.evidence import CitedFile
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench, Workbook, open_lab, usable
+from notelab.book.workbook import CheckSession, Workbook, is_usable, open_lab
 from notelab.cache import DiskCache
 from notelab.cited.outline import Outline
 from notelab.page.note import Note
@@ -55,26 +55,26 @@ class ResolvedCitation(msgspec.Struct, frozen=True):
     text: Lines | None
 
 
-def open_offline_session() -> Bench:
+def open_offline_session() -> CheckSession:
     """Return a session that reads labs with the store as it is and asks no remote."""
     configured = os.environ.get("SHARDBOOK_CACHE")
     store = Path(configured).expanduser().absolute() if configured else default_root()
-    return Bench(DiskCache(store / "memo"), Library(Store(store), {}, offline=True))
+    return CheckSession(DiskCache(store / "memo"), Library(Store(store), {}, offline=True))
 
 
 def resolve_citations(
-    root: Path, bench: Bench | None = None
+    root: Path, session: CheckSession | None = None
 ) -> dict[Path, dict[str, ResolvedCitation]]:
     """Return the citations, by their text, of each page that a lab below `root` proves.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
-    bench = bench or open_offline_session()
+    session = session or open_offline_session()
     pages: dict[Path, dict[str, ResolvedCitation]] = {}
     decoded: dict[str, Lines] = {}
     for folder in labs_below(root):
-        book = open_lab(folder, bench)
+        book = open_lab(folder, session)
         for view in book.views:
             if view.note:
                 pages.setdefault(view.page.path.resolve(), {}).update(
@@ -87,7 +87,7 @@ def _resolve_note(
     book: Workbook, note: Note, decoded: dict[str, Lines]
 ) -> Iterator[tuple[str, ResolvedCitation]]:
     for citation in note.citations:
-        if not usable(citation):
+        if not is_usable(citation):
             continue
         file = book.resolver.resolve(citation).file
         if file is None:

@@ -7,13 +7,15 @@ a card only opens and closes.
 from collections.abc import Sequence
 from pathlib import Path
 
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench
+from notelab.book.discovery import labs_below
+from notelab.book.workbook import CheckSession
 from notelab.recall.cards import Card, collect_cards
 from sitelab.pages.tree import Element
 
 
-def find_cards(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, list[Card]]:
+def find_cards(
+    root: Path, languages: Sequence[str], session: CheckSession
+) -> dict[Path, list[Card]]:
     """Return the cards of each page that a lab below `root` proves.
 
     Raises:
@@ -21,7 +23,7 @@ def find_cards(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path,
     """
     by_page: dict[Path, list[Card]] = {}
     for language in languages:
-        for card in collect_cards(dict.fromkeys(labs_below(root)), language, bench):
+        for card in collect_cards(dict.fromkeys(labs_below(root)), language, session):
             by_page.setdefault(card.page, []).append(card)
     return by_page
 

@@ -18,18 +18,19 @@
     100 * (Math.log10(value) - Math.log10(low)) / (Math.log10(high) - Math.log10(low));
 
   function draw(figure, at, data) {
-    const across = (payload) => place(payload, data.bytes).toFixed(2);
-    const down = (seconds) => (100 - place(seconds, data.times)).toFixed(2);
-    const sizes = data.controls.find(({ name }) => name === "payload").options.map(([one]) => one);
+    const percentOfBytes = (payload) => place(payload, data.bytes).toFixed(2);
+    const percentOfSeconds = (seconds) => (100 - place(seconds, data.times)).toFixed(2);
+    const { options } = data.controls.find(({ name }) => name === "payload");
+    const sizes = options.map(([value]) => value);
     figure.querySelector(".play-curve").setAttribute("points", sizes.map((payload) => {
       const { latency, bytes } = parts(data, at, payload);
-      return `${across(payload)},${down(latency + bytes)}`;
+      return `${percentOfBytes(payload)},${percentOfSeconds(latency + bytes)}`;
     }).join(" "));
-    figure.querySelector(".play-marker").setAttribute("d", `M${across(at.payload)} 0v100`);
+    figure.querySelector(".play-marker").setAttribute("d", `M${percentOfBytes(at.payload)} 0v100`);
     const dots = data.points.filter(([, op]) => op === at.op).map(([link, , payload, seconds]) => {
       const dot = document.createElementNS("http://www.w3.org/2000/svg", "path");
       dot.setAttribute("class", `play-dot play-${link}`);
-      dot.setAttribute("d", `M${across(payload)} ${down(seconds)}h0`);
+      dot.setAttribute("d", `M${percentOfBytes(payload)} ${percentOfSeconds(seconds)}h0`);
       return dot;
     });
     figure.querySelector(".play-dots").replaceChildren(...dots);
@@ -46,9 +47,9 @@
   /* A link's constants follow it; whoever turns one of them has a link of their own. */
   function turned(name, values, data) {
     if (["base", "hop", "bandwidth"].includes(name)) return { preset: "own" };
-    const known = (data.presets[values.preset] || {})[values.op];
-    if (!["op", "preset"].includes(name) || !known) return {};
-    const [base, hop, bandwidth] = known;
+    const constants = (data.presets[values.preset] || {})[values.op];
+    if (!["op", "preset"].includes(name) || !constants) return {};
+    const [base, hop, bandwidth] = constants;
     return { base, hop, bandwidth };
   }
 

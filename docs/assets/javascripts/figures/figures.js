@@ -4,9 +4,9 @@
   "use strict";
 
   function element(name, properties, ...children) {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...children);
-    return made;
+    const created = Object.assign(document.createElement(name), properties);
+    created.append(...children);
+    return created;
   }
 
   const kinds = {
@@ -16,21 +16,23 @@
       return {
         field,
         read: () => spec.options[field.selectedIndex][0],
-        write: (value) => { field.selectedIndex = spec.options.findIndex(([one]) => one === value); },
+        write: (value) => {
+          field.selectedIndex = spec.options.findIndex(([option]) => option === value);
+        },
       };
     },
     slider(spec) {
-      const place = (value) => spec.options.findIndex(([one]) => one === value);
+      const place = (value) => spec.options.findIndex(([option]) => option === value);
       const field = element("input", { type: "range", min: 0, max: spec.options.length - 1, step: 1 });
-      const told = element("output", {});
+      const output = element("output", {});
       const write = (value) => { field.value = place(value); tell(); };
       const tell = () => {
-        told.textContent = spec.options[field.value][1];
-        field.setAttribute("aria-valuetext", told.textContent);
+        output.textContent = spec.options[field.value][1];
+        field.setAttribute("aria-valuetext", output.textContent);
       };
       field.addEventListener("input", tell);
       write(spec.at);
-      return { field, told, read: () => spec.options[field.value][0], write };
+      return { field, output, read: () => spec.options[field.value][0], write };
     },
     number(spec) {
       const field = element("input", {
@@ -49,10 +51,10 @@
     },
   };
 
-  function labelled(spec, { field, told }) {
+  function labelled(spec, { field, output }) {
     const text = element("span", { textContent: spec.label });
     return element("label", { className: `play-control play-${spec.kind}` }, text,
-      ...(told ? [told] : []), field);
+      ...(output ? [output] : []), field);
   }
 
   /* Numbers as tools/sitelab/figures/quantities.py says them. */
@@ -89,7 +91,7 @@
         Object.fromEntries([...controls].map(([key, { read }]) => [key, read()]));
       const changed = (key) => {
         const follows = turned(key, values(), data);
-        for (const [other, value] of Object.entries(follows)) controls.get(other).write(value);
+        for (const [key, value] of Object.entries(follows)) controls.get(key).write(value);
         const now = values();
         if (!Object.values(now).includes(null)) draw(figure, now, data);
       };

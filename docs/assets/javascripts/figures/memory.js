@@ -18,8 +18,8 @@
 
   function state({ terms, recipes }, at) {
     const layers = at.experts ? terms.expertParameters : terms.denseParameters;
-    const held = [...terms.parameters, ...layers, ...(at.stages === 1 ? terms.finalNorm : [])];
-    const count = (ofExperts) => held.filter(({ cut }) => (cut === "expert") === ofExperts)
+    const parts = [...terms.parameters, ...layers, ...(at.stages === 1 ? terms.finalNorm : [])];
+    const count = (ofExperts) => parts.filter(({ cut }) => (cut === "expert") === ofExperts)
       .reduce((sum, term) => sum + elements(term, at), 0);
     const replicas = at.data * at.context;
     const rows = [
@@ -42,15 +42,18 @@
     const layer = [...terms.attention, ...(at.experts ? terms.experts : terms.dense)];
     const bytes = (term, times) =>
       (term.width || recipes[at.recipe].activation) * elements(term, at) * times / at.context;
-    const [kept, again] = {
+    const [stored, recomputed] = {
       none: [[...layer, ...terms.core], []],
       selective: [layer, terms.core],
       full: [terms.checkpoint, [...layer, ...terms.core]],
     }[at.recompute];
-    const once = [...terms.first, ...(at.stages === 1 ? terms.last : [])];
+    const storedOnce = [...terms.first, ...(at.stages === 1 ? terms.last : [])];
     const line = (times) => (term) => [`activation/${term.key}`, bytes(term, times)];
-    const anew = again.reduce((sum, term) => sum + bytes(term, 1), 0);
-    return [...kept.map(line(layers)), ["activation/recomputed", anew], ...once.map(line(first))];
+    const recomputedBytes = recomputed.reduce((sum, term) => sum + bytes(term, 1), 0);
+    return [
+      ...stored.map(line(layers)), ["activation/recomputed", recomputedBytes],
+      ...storedOnce.map(line(first)),
+    ];
   }
 
   function warnings(at, words) {

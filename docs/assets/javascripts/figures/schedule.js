@@ -53,18 +53,18 @@
 
   function peak(order) {
     const last = order.some(({ kind }) => kind === "W") ? "W" : "B";
-    let [live, most] = [0, 0];
-    for (const { kind } of order) most = Math.max(most, live += (kind === "F") - (kind === last));
-    return most;
+    let [live, peak] = [0, 0];
+    for (const { kind } of order) peak = Math.max(peak, live += (kind === "F") - (kind === last));
+    return peak;
   }
 
   function box(span, end) {
-    const made = element("span", { className: `play-box play-${span.kind.toLowerCase()}` },
+    const created = element("span", { className: `play-box play-${span.kind.toLowerCase()}` },
       element("i", { textContent: span.microBatch }));
-    made.dataset.chunk = span.chunk;
-    made.style.left = `${100 * span.start / end}%`;
-    made.style.width = `${100 * (span.end - span.start) / end}%`;
-    return made;
+    created.dataset.chunk = span.chunk;
+    created.style.left = `${100 * span.start / end}%`;
+    created.style.width = `${100 * (span.end - span.start) / end}%`;
+    return created;
   }
 
   function draw(figure, at, data) {

@@ -51,10 +51,10 @@ def build(world: World, *, hidden: int, dispatch: str) -> Iterator[Mapping[str, 
                 expert=world.size, dispatch=dispatch, dtype=torch.float32, add_bias_linear=False,
                 moe_router_load_balancing_type="none", moe_router_dtype="fp32",
             )  # fmt: skip
-            theirs = moe.layer(settings)
+            megatron_layer = moe.layer(settings)
             first = world.rank * EXPERTS // world.size
-            moe.copy(dict(layer.named_parameters()), theirs, first)
-        yield {BASE: _step(theirs, x, target), OURS: _step(layer, x, target)}
+            moe.copy(dict(layer.named_parameters()), megatron_layer, first)
+        yield {BASE: _step(megatron_layer, x, target), OURS: _step(layer, x, target)}
 
 
 def _step(layer: nn.Module, x: Tensor, target: Tensor) -> Step:

@@ -33,24 +33,24 @@ def build(world: World, *, hidden: int) -> Iterator[Mapping[str, Step]]:
             stack.enter_context(mcore.megatron(tensor=world.size))
             settings = mcore.config(hidden=hidden, heads=config.heads, dtype=config.dtype)
             model = fuse(GPT(config, tensor=axis, device=task.device))
-            theirs = tp.training(with_megatrons_linears(model, settings), task)
-        yield {BASE: theirs, OURS: tp.ours(task, axis)}
+            megatron_step = tp.training(with_megatrons_linears(model, settings), task)
+        yield {BASE: megatron_step, OURS: tp.ours(task, axis)}
 
 
 class Linear(nn.Module):
-    """One of Megatron's, which returns its output and a bias that may be left to add, as one.
+    """A linear layer of Megatron, which returns (output, bias), as a module that returns a tensor.
 
-    Shapes: as of the linear that it holds.
+    Shapes: those of the layer that it wraps.
     """
 
-    def __init__(self, theirs: nn.Module) -> None:
-        """Hold it."""
+    def __init__(self, linear: nn.Module) -> None:
+        """Wrap `linear`, which must add its own bias."""
         super().__init__()
-        self.theirs = theirs
+        self.linear = linear
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output; its bias is added."""
-        output: Tensor = self.theirs(x)[0]
+        output: Tensor = self.linear(x)[0]
         return output
 
 
@@ -61,11 +61,11 @@ def with_megatrons_linears(gpt: GPT, config: mcore.TransformerConfig) -> GPT:
         if type(module) not in THEIRS:
             continue
         outputs, inputs = whole[f"{name}.weight"].shape
-        theirs = THEIRS[type(module)](
+        replacement = THEIRS[type(module)](
             inputs, outputs, config=config, init_method=nn.init.zeros_, bias=True,
             skip_bias_add=False,
         )  # fmt: skip
-        load(theirs, {part: whole[f"{name}.{part}"] for part in ("weight", "bias")})
-        parent, _, own = name.rpartition(".")
-        setattr(gpt.get_submodule(parent), own, Linear(theirs))
+        load(replacement, {part: whole[f"{name}.{part}"] for part in ("weight", "bias")})
+        parent, _, child_name = name.rpartition(".")
+        setattr(gpt.get_submodule(parent), child_name, Linear(replacement))
     return gpt

@@ -41,8 +41,8 @@ class WaitingApart(bubble.Waiting):
 
     def forward(self, x: Tensor) -> Tensor:
         y = super().forward(x)
-        one: Tensor = self.one(y[:, :1])
-        return y + one
+        column: Tensor = self.one(y[:, :1])
+        return y + column
 
 
 def mean_square(y: Tensor, _: Tensor) -> Tensor:

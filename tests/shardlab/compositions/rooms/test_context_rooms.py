@@ -44,8 +44,8 @@ def context_masked(world: World) -> dict[str, float]:
     targets[:, 1:] = IGNORED
     alone, context = gpt(), ContextParallel(world.whole)
     alone.loss(alone(text), targets).backward()
-    right, found = alone.final_norm.weight.grad, {}
-    mine, wanted = context.shard(text), context.shard(targets)
+    right, errors = alone.final_norm.weight.grad, {}
+    shard, wanted = context.shard(text), context.shard(targets)
 
     def loss(logits: Tensor) -> tuple[Tensor, Tensor, dict[str, float]]:
         losses = cross_entropy(logits, wanted.t(), axis=Axis.alone())
@@ -57,17 +57,19 @@ def context_masked(world: World) -> dict[str, float]:
             settings = config(hidden=8, context_parallel_size=2, calculate_per_token_loss=per_token)
             replicas = DistributedDataParallel(settings, DistributedDataParallelConfig(), model)
             value, tokens = schedules.forward_step_calc_loss(
-                model, replicas(mine), loss, settings, None, False, 1, []
+                model, replicas(shard), loss, settings, None, False, 1, []
             )
             value.backward()
             finalize_model_grads([replicas], tokens if per_token else None)
-            found[name] = difference(model.final_norm.weight.main_grad, right)
-            found[f"{name}, ratio"] = float(model.final_norm.weight.main_grad.norm() / right.norm())
+            errors[name] = difference(model.final_norm.weight.main_grad, right)
+            errors[f"{name}, ratio"] = float(
+                model.final_norm.weight.main_grad.norm() / right.norm()
+            )
     ours = gpt(context)
     replicas = DataParallel(ours.named_parameters(), world.whole)
-    ours.loss(ours(mine), wanted).backward()
+    ours.loss(ours(shard), wanted).backward()
     replicas.finish()
-    return found | {"ours": difference(ours.final_norm.weight.grad, right)}
+    return errors | {"ours": difference(ours.final_norm.weight.grad, right)}
 
 
 def test_a_lone_token_counts_half_where_its_sequence_is_cut_in_two(pool: Any) -> None:
@@ -94,7 +96,7 @@ def dropped_sinks(world: World) -> dict[str, float]:
     context = ContextParallel(world.whole, "ulysses")
     here = context.positions(TOKENS // 2)
     parts = [x[:, :, here] for x in (q, k, v)]
-    found = attention_by_name(*parts, context=context, s_aux=sinks)
+    actual = attention_by_name(*parts, context=context, s_aux=sinks)
     plain = scaled_dot_product_attention(q, k, v, is_causal=True)
     try:
         context.attend(*parts, s_aux=sinks)  # type: ignore[call-arg]
@@ -102,8 +104,8 @@ def dropped_sinks(world: World) -> dict[str, float]:
     except TypeError:
         refused = 1.0
     return {
-        "swallowed": difference(found, right[:, :, here]),
-        "without any": difference(found, plain[:, :, here]),
+        "swallowed": difference(actual, right[:, :, here]),
+        "without any": difference(actual, plain[:, :, here]),
         "refused": refused,
     }
 

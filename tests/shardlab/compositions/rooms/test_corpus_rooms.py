@@ -28,12 +28,12 @@ def megatron() -> ModuleType:
     return megatron_data
 
 
-def samples(theirs: ModuleType, prefix: Path, count: int, cache: Path) -> int:
+def samples(reference: ModuleType, prefix: Path, count: int, cache: Path) -> int:
     """How many samples of four tokens Megatron makes of a corpus of `count` documents."""
     return len(
-        theirs.GPTDataset(
-            theirs.IndexedDataset(str(prefix)), str(prefix), np.arange(count, dtype=np.int32),
-            None, theirs.Split.train, theirs.config(4, split="1", path_to_cache=str(cache)),
+        reference.GPTDataset(
+            reference.IndexedDataset(str(prefix)), str(prefix), np.arange(count, dtype=np.int32),
+            None, reference.Split.train, reference.config(4, split="1", path_to_cache=str(cache)),
         )
     )  # fmt: skip
 
@@ -41,14 +41,14 @@ def samples(theirs: ModuleType, prefix: Path, count: int, cache: Path) -> int:
 @room("closed-corpus", ranks=0)
 def closed_corpus(_: None) -> dict[str, float]:
     """The signal that ends a process which reads tokens of a corpus that is gone."""
-    theirs = megatron()
+    reference = megatron()
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a process with threads forks: the child only reads
-        prefix = theirs.written(Path(folder, "a"), [5000])
+        prefix = reference.written(Path(folder, "a"), [5000])
         child = os.fork()
         if child == 0:
             faulthandler.disable()  # its end is the result, no accident
-            corpus = theirs.IndexedDataset(str(prefix))
+            corpus = reference.IndexedDataset(str(prefix))
             tokens = corpus[0]
             del corpus
             os._exit(int(tokens.sum()) & 1)
@@ -64,12 +64,12 @@ def test_tokens_of_a_corpus_that_is_gone_end_the_process() -> None:
 @room("narrow-tokens", ranks=0)
 def narrow_tokens(_: None) -> dict[str, float]:
     """What token 70,000 is read as, out of a corpus of uint16."""
-    theirs = megatron()
+    reference = megatron()
     with TemporaryDirectory() as folder:
-        builder = theirs.IndexedDatasetBuilder(f"{folder}/a.bin", dtype=np.uint16)
+        builder = reference.IndexedDatasetBuilder(f"{folder}/a.bin", dtype=np.uint16)
         builder.add_document(np.array([70_000]), [1])
         builder.finalize(f"{folder}/a.idx")
-        corpus = theirs.IndexedDataset(f"{folder}/a")  # held: its tokens don't outlive it
+        corpus = reference.IndexedDataset(f"{folder}/a")  # held: its tokens don't outlive it
         return {"written": 70_000.0, "read": float(corpus[0][0])}
 
 
@@ -81,14 +81,14 @@ def test_a_token_too_large_is_read_as_another() -> None:
 @room("rewritten-corpus", ranks=0)
 def rewritten_corpus(_: None) -> dict[str, float]:
     """Samples of a corpus, of the one that took its place, and of that one without the cache."""
-    theirs = megatron()
+    reference = megatron()
     with TemporaryDirectory() as folder:
-        prefix, found = Path(folder, "a"), {}
+        prefix, samples_by_case = Path(folder, "a"), {}
         for name, lengths, cache in (("first", [41, 40], "kept"), ("rewritten", [400, 401], "kept"),
                                      ("right", [400, 401], "new")):  # fmt: skip
-            theirs.written(prefix, lengths)
-            found[name] = float(samples(theirs, prefix, 2, Path(folder, cache)))
-    return found
+            reference.written(prefix, lengths)
+            samples_by_case[name] = float(samples(reference, prefix, 2, Path(folder, cache)))
+    return samples_by_case
 
 
 def test_a_rewritten_corpus_is_read_by_its_old_indices() -> None:
@@ -100,13 +100,13 @@ def test_a_rewritten_corpus_is_read_by_its_old_indices() -> None:
 @room("cut-tokens", ranks=0)
 def cut_tokens(_: None) -> dict[str, float]:
     """Bytes of a .bin that was cut, bytes its index says, and what opens and reads of it."""
-    theirs = megatron()
+    reference = megatron()
     with TemporaryDirectory() as folder:
-        prefix = theirs.written(Path(folder, "a"), [50, 50])
+        prefix = reference.written(Path(folder, "a"), [50, 50])
         path = Path(f"{prefix}.bin")
         content = path.read_bytes()
         path.write_bytes(content[:300])
-        corpus, readable = theirs.IndexedDataset(str(prefix)), 0
+        corpus, readable = reference.IndexedDataset(str(prefix)), 0
         for sequence in range(len(corpus)):
             try:
                 readable += len(corpus[sequence]) == 50
@@ -141,23 +141,25 @@ def test_a_count_in_single_precision_loses_a_sample() -> None:
 @room("blend-alone", ranks=0)
 def blend_alone(_: None) -> dict[str, float]:
     """Whether one process without a process group makes a blend: without a cache, and with one."""
-    theirs, found = megatron(), {}
+    reference, samples_by_case = megatron(), {}
     assert not dist.is_initialized()
     with TemporaryDirectory() as folder:
-        prefixes = [str(theirs.written(Path(folder, name), [60, 60])) for name in "ab"]
-        part = [theirs.IndexedDataset(prefix) for prefix in prefixes]
+        prefixes = [str(reference.written(Path(folder, name), [60, 60])) for name in "ab"]
+        part = [reference.IndexedDataset(prefix) for prefix in prefixes]
         for name, cache in (("without", None), ("with", f"{folder}/c")):
-            settings = theirs.config(4, split="1", path_to_cache=cache)
+            settings = reference.config(4, split="1", path_to_cache=cache)
             parts = [
-                theirs.GPTDataset(corpus, prefix, np.arange(2, dtype=np.int32), 4,
-                                  theirs.Split.train, settings)
+                reference.GPTDataset(corpus, prefix, np.arange(2, dtype=np.int32), 4,
+                                  reference.Split.train, settings)
                 for corpus, prefix in zip(part, prefixes, strict=True)
             ]  # fmt: skip
             try:
-                found[name] = float(len(theirs.BlendedDataset(parts, [0.5, 0.5], 8, settings)))
+                samples_by_case[name] = float(
+                    len(reference.BlendedDataset(parts, [0.5, 0.5], 8, settings))
+                )
             except ValueError:
-                found[name] = 0.0
-    return found
+                samples_by_case[name] = 0.0
+    return samples_by_case
 
 
 def test_a_blend_with_a_cache_wants_a_process_group() -> None:
@@ -168,14 +170,14 @@ def test_a_blend_with_a_cache_wants_a_process_group() -> None:
 @room("unshared-disks", ranks=2)
 def unshared_disks(world: World) -> dict[str, float]:
     """Samples that each rank has, where each has a disk of its own; 0 where it raises."""
-    theirs = megatron()
+    reference = megatron()
     with TemporaryDirectory() as folder:
-        prefix = theirs.written(Path(folder, "a"), [49, 50])
+        prefix = reference.written(Path(folder, "a"), [49, 50])
         try:
-            made = samples(theirs, prefix, 2, Path(folder, "cache"))
+            count = samples(reference, prefix, 2, Path(folder, "cache"))
         except FileNotFoundError:
-            made = 0
-    return {f"rank {world.rank}": float(made)}
+            count = 0
+    return {f"rank {world.rank}": float(count)}
 
 
 def test_on_disks_that_are_not_shared_one_rank_raises_and_one_goes_on(pool: Any) -> None:

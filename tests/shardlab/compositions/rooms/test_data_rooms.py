@@ -36,7 +36,7 @@ HIDDEN, TOKENS = 4, 8
 def unequal_tokens(world: World) -> dict[str, float]:
     """A gradient's relative error where one rank's batch has 1 token that counts, the other's 7."""
     batch, count = random_like(2, TOKENS, HIDDEN, seed=1), torch.tensor([1, 7])
-    mask, found = (torch.arange(TOKENS) < count[:, None]).double(), {}
+    mask, errors = (torch.arange(TOKENS) < count[:, None]).double(), {}
     weight = random_like(1, HIDDEN, seed=2)
     whole = nn.Parameter(weight.clone())
     ((batch @ whole.T)[..., 0].square() * mask).sum().div(mask.sum()).backward()
@@ -48,8 +48,8 @@ def unequal_tokens(world: World) -> dict[str, float]:
             replicas = DistributedDataParallel(settings, DistributedDataParallelConfig(), layer)
 
             def loss(y: Tensor) -> tuple[Tensor, Tensor, dict[str, float]]:
-                mine = mask[world.rank]
-                return (y[..., 0].square() * mine).sum(), mine.sum().int(), {}
+                mask_here = mask[world.rank]
+                return (y[..., 0].square() * mask_here).sum(), mask_here.sum().int(), {}
 
             value, tokens = schedules.forward_step_calc_loss(
                 layer, replicas(batch[world.rank]), loss, settings, None, False, 1, []
@@ -57,8 +57,8 @@ def unequal_tokens(world: World) -> dict[str, float]:
             value.backward()
             finalize_model_grads([replicas], tokens if per_token else None)
             name = "per token" if per_token else "by default"
-            found[name] = difference(layer.weight.main_grad, whole.grad)
-    return found
+            errors[name] = difference(layer.weight.main_grad, whole.grad)
+    return errors
 
 
 def test_a_mean_of_means_weighs_a_lone_token_as_much_as_seven(pool: Any) -> None:
@@ -70,19 +70,19 @@ def test_a_mean_of_means_weighs_a_lone_token_as_much_as_seven(pool: Any) -> None
 @room("strided-gloo", ranks=2)
 def strided_gloo(world: World) -> dict[str, float]:
     """How many numbers are wrong in a tensor that isn't contiguous, after a collective into it."""
-    mine = torch.arange(4.0).view(2, 2) + 10 * world.rank
+    block = torch.arange(4.0).view(2, 2) + 10 * world.rank
     received = torch.zeros(2, 2).t()
-    dist.all_to_all_single(received, mine)
+    dist.all_to_all_single(received, block)
     right = torch.tensor([[0.0, 1], [10, 11]]) + 2 * world.rank
     wrong = {"all-to-all": received != right}
-    column = mine.clone()[:, 0]
+    column = block.clone()[:, 0]
     dist.broadcast(column, src=0)
     wrong["broadcast"] = column != torch.tensor([0.0, 2])
-    column = mine.clone()[:, 0]
+    column = block.clone()[:, 0]
     dist.reduce(column, dst=0)
     if world.rank == 0:
         wrong["reduce"] = column != torch.tensor([10.0, 14])
-    column = mine.clone()[:, 0]
+    column = block.clone()[:, 0]
     dist.all_reduce(column)
     wrong["all-reduce"] = column != torch.tensor([10.0, 14])
     return {name: float(where.sum()) for name, where in wrong.items()}
@@ -127,7 +127,7 @@ class Deferred(_BaseDataParallel):
             self.reduced, self.sum = self.sum / dist.get_world_size(), torch.zeros(())
 
 
-class Told(Deferred):
+class DeferredWithNoSync(Deferred):
     """The same, with a `no_sync` of its own."""
 
     @contextmanager
@@ -140,7 +140,7 @@ class Told(Deferred):
 @room("last-micro-batch", ranks=2)
 def last_micro_batch(world: World) -> dict[str, float]:
     """A gradient over four micro-batches on Megatron's schedule: off from all, or from the last."""
-    every, found = random_like(4, world.size, TOKENS, HIDDEN, seed=1), {}
+    every, errors = random_like(4, world.size, TOKENS, HIDDEN, seed=1), {}
     layer = nn.Linear(HIDDEN, 1, bias=False, dtype=torch.float64)
     layer.weight.data.copy_(random_like(1, HIDDEN, seed=2))
     (right,) = torch.autograd.grad(layer(every).square().mean(), layer.weight)
@@ -149,7 +149,7 @@ def last_micro_batch(world: World) -> dict[str, float]:
     def forward(batches: Iterator[Tensor], model: nn.Module) -> tuple[Tensor, Any]:
         return model(next(batches)), lambda y: (y.square().mean(), {})
 
-    for name, kind in (("inherited", Deferred), ("told", Told)):
+    for name, kind in (("inherited", Deferred), ("told", DeferredWithNoSync)):
         with megatron():
             settings = config(hidden=HIDDEN)
             replicas = kind(settings, layer)
@@ -158,15 +158,15 @@ def last_micro_batch(world: World) -> dict[str, float]:
                 forward_step_func=forward, data_iterator=iter(every[:, world.rank]),
                 model=replicas, num_microbatches=4, seq_length=TOKENS, micro_batch_size=1,
             )  # fmt: skip
-        found[name] = difference(replicas.reduced, right)
+        errors[name] = difference(replicas.reduced, right)
         if kind is Deferred:
-            found["from the last"] = difference(replicas.reduced, last)
+            errors["from the last"] = difference(replicas.reduced, last)
         layer.weight._post_accumulate_grad_hooks.clear()
     replicas = DataParallel(layer.named_parameters(), world.whole, backwards=4)
     for batch in every[:, world.rank]:
         (layer(batch).square().mean() / 4).backward()
     replicas.finish()
-    return found | {"ours": difference(layer.weight.grad, right)}
+    return errors | {"ours": difference(layer.weight.grad, right)}
 
 
 def test_a_no_sync_that_does_nothing_leaves_the_last_micro_batch_alone(pool: Any) -> None:

@@ -35,9 +35,9 @@ RIGHT = {"dp2": (1, 1, 1), "ep2": (1, 2, 1), "tp2 etp2": (2, 1, 2), "tp2 ep2": (
 @room("expert-gradients", ranks=2)
 def expert_gradients(world: World) -> dict[str, float]:
     """The worst relative error of an expert's gradient, by layout."""
-    tokens, toward = (random_like(SEQUENCE, 1, HIDDEN, seed=seed) for seed in (8, 9))
-    right = right_gradients(tokens, toward)
-    mine, toward = (t.chunk(world.size)[world.rank] for t in (tokens, toward))
+    tokens, upstream = (random_like(SEQUENCE, 1, HIDDEN, seed=seed) for seed in (8, 9))
+    right = right_gradients(tokens, upstream)
+    shard, upstream = (t.chunk(world.size)[world.rank] for t in (tokens, upstream))
     worst = {}
     for name, (tp, ep, etp) in (WRONG | RIGHT).items():
         sizes = {"expert_model_parallel_size": ep, "expert_tensor_parallel_size": etp}
@@ -45,8 +45,10 @@ def expert_gradients(world: World) -> dict[str, float]:
             layer = moe_layer(expert_config(top_k=2))
             mean = 1 if tp == 2 else 2  # over the data-parallel ranks
             worst[name] = max(
-                difference(found, own_part(layer, at, found, right[global_name(layer, at)] / mean))
-                for at, found in trained(layer, mine, toward).items()
+                difference(
+                    gradient, own_part(layer, at, gradient, right[global_name(layer, at)] / mean)
+                )
+                for at, gradient in trained(layer, shard, upstream).items()
                 if "experts" in at
             )
     return worst
@@ -61,7 +63,7 @@ def test_at_one_expert_rank_experts_are_reduced_over_the_dense_groups(pool: Any)
 @room("expert-norm", ranks=2)
 def expert_norm(world: World) -> dict[str, float]:
     """The norm of gradients of ones: of two experts, one a rank, at EP = 2 with TP = 2."""
-    found = {}
+    norms = {}
     for name, drawn in (("initialized", True), ("loaded", False)):
         with experts_on_cpu(tensor=2, expert_model_parallel_size=2, expert_tensor_parallel_size=1):
             settings = expert_config(top_k=2, perform_initialization=drawn)
@@ -69,9 +71,9 @@ def expert_norm(world: World) -> dict[str, float]:
             for parameter in experts.parameters():
                 parameter.grad = torch.ones_like(parameter)
             group = parallel_state.get_expert_tensor_model_pipeline_parallel_group()
-            found[name] = norm_of(experts.parameters(), group)
+            norms[name] = norm_of(experts.parameters(), group)
             right = (sum(p.numel() for p in experts.parameters()) * world.size) ** 0.5
-    return found | {"right": right, "ratio": found["loaded"] / right}
+    return norms | {"right": right, "ratio": norms["loaded"] / right}
 
 
 def test_the_norm_leaves_out_the_experts_of_every_tensor_rank_but_one(pool: Any) -> None:
@@ -89,11 +91,11 @@ def auxiliary_loss_batch(world: World) -> dict[str, float]:
             top_k=1, moe_router_pre_softmax=True, calculate_per_token_loss=True,
             moe_router_load_balancing_type="seq_aux_loss", moe_aux_loss_coeff=1.0,
         )  # fmt: skip
-        together = router_gradient(settings, [tokens])
+        at_once = router_gradient(settings, [tokens])
         by_turns = router_gradient(settings, list(tokens.split(1, dim=1)))
     return {
-        "ratio": float(together.norm() / by_turns.norm()),
-        "off the line": difference(2 * together, by_turns),
+        "ratio": float(at_once.norm() / by_turns.norm()),
+        "off the line": difference(2 * at_once, by_turns),
     }
 
 
@@ -107,16 +109,16 @@ def test_the_larger_the_micro_batch_the_smaller_the_sequence_loss(pool: Any) -> 
 def auxiliary_loss_tensor(world: World) -> dict[str, float]:
     """The same for the loss over a micro-batch: its tokens cut over two tensor ranks, or whole."""
     tokens = random_like(SEQUENCE, 1, HIDDEN, seed=8)
-    found = []
+    gradients = []
     for tensor in (1, 2):
         with experts_on_cpu(tensor=tensor):
             settings = expert_config(
                 top_k=1, moe_router_pre_softmax=True, calculate_per_token_loss=True,
                 moe_router_load_balancing_type="aux_loss", moe_aux_loss_coeff=1.0,
             )  # fmt: skip
-            mine = tokens.chunk(tensor)[world.rank % tensor]
-            found.append(router_gradient(settings, [mine]))
-    whole, cut = found
+            shard = tokens.chunk(tensor)[world.rank % tensor]
+            gradients.append(router_gradient(settings, [shard]))
+    whole, cut = gradients
     return {"ratio": float(cut.norm() / whole.norm()), "off the line": difference(2 * cut, whole)}
 
 

@@ -42,14 +42,14 @@ def strided_reduce(world: World) -> dict[str, float]:
     right, errors = sum(weights).t(), {}
     with megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
-        for whose, copy in (
+        for implementation, copy in (
             ("megatron", partial(mappings.copy_to_tensor_model_parallel_region, group=group)),
             ("ours", lambda x: ops.copy_to(x, world.whole)),
         ):
             x = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
             (copy(x).t() * weights[world.rank]).sum().backward()
             assert x.grad is not None
-            errors[whose] = difference(x.grad, right)
+            errors[implementation] = difference(x.grad, right)
     return errors
 
 
@@ -66,9 +66,9 @@ def label_smoothing(world: World) -> dict[str, float]:
     smoothing = 0.1 * 4 / 3  # Megatron spreads 0.1 over the other words, torch over all
     right = nn.functional.cross_entropy(logits, target, label_smoothing=smoothing)
     with megatron(tensor=world.size):
-        mine = logits.chunk(world.size, dim=-1)[world.rank].clone()
-        found = vocab_parallel_cross_entropy(mine[None], target[None], 0.1).item()
-    return {f"rank {world.rank}": found, "right": right.item()}
+        shard = logits.chunk(world.size, dim=-1)[world.rank].clone()
+        loss = vocab_parallel_cross_entropy(shard[None], target[None], 0.1).item()
+    return {f"rank {world.rank}": loss, "right": right.item()}
 
 
 def test_a_smoothed_loss_differs_from_rank_to_rank(pool: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_smoothed_loss_differs_from_rank_to_rank(pool: Any) -> None:
 def gathered_logits(world: World) -> dict[str, float]:
     """A GPT's loss with `runtime_gather_output`, and how far a norm's gradient is off."""
     tokens = random_tokens(VOCAB, 1, SEQUENCE, seed=1)
-    labels, found = random_tokens(VOCAB, 1, SEQUENCE, seed=2), []
+    labels, results = random_tokens(VOCAB, 1, SEQUENCE, seed=2), []
     positions, mask = torch.arange(SEQUENCE)[None], megatron_gpt.causal_mask(SEQUENCE)
     with megatron(tensor=world.size):
         for gather in (None, True):
@@ -91,8 +91,8 @@ def gathered_logits(world: World) -> dict[str, float]:
             options = {"labels": labels, "runtime_gather_output": gather}
             loss = model(tokens, positions, mask, **options).mean()
             loss.backward()
-            found.append((loss.item(), model.decoder.final_layernorm.weight.grad))
-    (right, right_gradient), (loss, gradient) = found
+            results.append((loss.item(), model.decoder.final_layernorm.weight.grad))
+    (right, right_gradient), (loss, gradient) = results
     return {"off": loss - right, "gradient": difference(gradient, right_gradient)}
 
 
@@ -112,9 +112,9 @@ def attention_sink_norm(world: World) -> dict[str, float]:
         layer = DotProductAttention(settings, 1, AttnMaskType.causal, "self")
         gradients = torch.arange(1.0, 9.0, dtype=torch.float64)
         layer.softmax_offset.grad = gradients.chunk(world.size)[world.rank]
-        found = norm_of(layer.parameters(), parallel_state.get_model_parallel_group())
+        norm = norm_of(layer.parameters(), parallel_state.get_model_parallel_group())
     right = float(gradients.norm())
-    return {"megatron": found, "right": right, "ratio": found / right}
+    return {"megatron": norm, "right": right, "ratio": norm / right}
 
 
 def test_the_norm_leaves_out_the_sinks_of_all_heads_but_the_first_ranks(pool: Any) -> None:
@@ -132,7 +132,7 @@ def norms_under_sequence_parallelism(world: World) -> dict[str, float]:
 
     tokens = random_tokens(VOCAB, 1, SEQUENCE, seed=1)
     positions, mask = torch.arange(SEQUENCE)[None], megatron_gpt.causal_mask(SEQUENCE)
-    toward, found = random_like(SEQUENCE, 1, VOCAB, seed=2), {}
+    upstream, gradients = random_like(SEQUENCE, 1, VOCAB, seed=2), {}
     for name, tensor, norm in (
         ("right", 1, Norm), ("marked", 2, Norm),
         ("unmarked", 2, Unmarked),
@@ -143,11 +143,11 @@ def norms_under_sequence_parallelism(world: World) -> dict[str, float]:
             model = megatron_gpt.gpt(settings, vocab=VOCAB, sequence=SEQUENCE, tied=False)
             replicas = megatron_gpt.data_parallel(model)
             logits = replicas(tokens, positions, mask).transpose(0, 1)
-            (logits * toward.chunk(tensor, -1)[world.rank % tensor]).sum().backward()
+            (logits * upstream.chunk(tensor, -1)[world.rank % tensor]).sum().backward()
             finalize_model_grads([replicas])
-            found[name] = model.decoder.final_layernorm.weight.main_grad.clone()
-    right = found.pop("right")
-    return {name: difference(gradient, right) for name, gradient in found.items()}
+            gradients[name] = model.decoder.final_layernorm.weight.main_grad.clone()
+    right = gradients.pop("right")
+    return {name: difference(gradient, right) for name, gradient in gradients.items()}
 
 
 def test_a_norm_that_nobody_marked_keeps_the_gradient_of_its_own_tokens(pool: Any) -> None:

@@ -1,1 +1,1 @@
-"""A source's own repository, or a clone of it: never more of git than reading a pinned commit."""
+"""Reads pinned commits from a source's repository or a clone; nothing else of git is used."""

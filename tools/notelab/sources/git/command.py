@@ -1,4 +1,4 @@
-"""Running git on data that nobody vouches for."""
+"""Runs git safely on repositories that may be hostile."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ import msgspec
 from notelab.lines import split_lines
 from notelab.sources.answers import SourceError
 
-# What a repository's own configuration could make git run, switched off for every command.
+# Every command switches off what a repository's configuration could make git run.
 _QUIET = (
     "core.fsmonitor=false",
     f"core.hooksPath={os.devnull}",
@@ -29,7 +29,7 @@ _QUIET = (
     "protocol.allow=never",
     "protocol.version=2",
 )
-# What a hook hands down about *its* repository (git rev-parse --local-env-vars).
+# Variables by which a hook describes *its* repository (git rev-parse --local-env-vars).
 _HANDED_DOWN = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -47,12 +47,12 @@ _HANDED_DOWN = (
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 )
-_SPAWNING = threading.Lock()  # the environment that is taken away is the whole process's
+_SPAWNING = threading.Lock()  # these variables are removed for the whole process
 _RUNNING: "set[subprocess.Popen[bytes]]" = set()
-NONE = "none"  # no transport of this name exists
+NO_PROTOCOL = "none"  # no transport of this name exists
 
 
-class Ran(msgspec.Struct, frozen=True):
+class GitResult(msgspec.Struct, frozen=True):
     """How a git command ended."""
 
     status: int
@@ -60,53 +60,54 @@ class Ran(msgspec.Struct, frozen=True):
     error: str
 
     def why(self) -> str:
-        """Return what git complained of, in one line."""
+        """Return git's error message in one line."""
         lines = [line.strip() for line in split_lines(self.error) if line.strip()]
         telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
         return (telling or lines or [f"git ended with status {self.status}"])[-1][:200]
 
 
 class GitCommand:
-    """git, bound to one repository and to the transports that it may use.
+    """Runs git in one repository, with the transports that it may use.
 
     Args:
-        git_dir: the repository; naming it keeps git from asking who owns it. None where there is
-            none yet.
-        protocols: the transports allowed, joined by ':'; `NONE` lets it fetch nothing, not even
-            what a partial clone lacks.
+        git_dir: the repository; because it is named, git doesn't check its owner. None if there is
+            no repository yet.
+        protocols: the allowed transports, joined by ':'; with `NO_PROTOCOL` git fetches nothing,
+            not even objects that a partial clone lacks.
+        work_tree: the working tree, for commands that need one.
     """
 
     def __init__(
-        self, git_dir: Path | None, protocols: str = NONE, work_tree: Path | None = None
+        self, git_dir: Path | None, protocols: str = NO_PROTOCOL, work_tree: Path | None = None
     ) -> None:
-        """Nothing runs yet."""
-        # git runs in that folder, where a relative path would lead elsewhere.
+        """Bind the command; nothing runs yet."""
+        # git runs inside that folder, where a relative path would lead elsewhere.
         self.git_dir = git_dir and git_dir.absolute()
         self.work_tree = work_tree and work_tree.absolute()
         self._protocols = protocols
 
-    def run(self, *arguments: str, stdin: bytes = b"", timeout: float = 60) -> Ran:
+    def run(self, *arguments: str, stdin: bytes = b"", timeout: float = 60) -> GitResult:
         """Run git and return how it ended.
 
         Args:
-            arguments: of git, after its own options.
-            stdin: what it reads.
-            timeout: seconds after which it is ended.
+            arguments: the subcommand and its arguments.
+            stdin: the standard input.
+            timeout: the number of seconds after which git is terminated.
 
         Raises:
-            SourceError: there is no git on this machine.
+            SourceError: git is not installed.
         """
         os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
         import git
 
-        with TemporaryFile() as given:
-            given.write(stdin)
-            given.seek(0)
+        with TemporaryFile() as input_file:
+            input_file.write(stdin)
+            input_file.seek(0)
             try:
-                with _SPAWNING, _own_environment():
+                with _SPAWNING, _without_git_environment():
                     running = git.Git(self.work_tree or self.git_dir).execute(
                         ["git", *self._options(), *arguments],
-                        istream=given,
+                        istream=input_file,
                         as_process=True,
                         env=self._environment(),
                     )
@@ -114,7 +115,7 @@ class GitCommand:
                 raise SourceError("git is not installed", hint="install git ≥ 2.30") from None
             process = running.proc
             assert process is not None
-            return _ended(process, timeout)
+            return _wait_for(process, timeout)
 
     def _options(self) -> list[str]:
         options = ["--literal-pathspecs", "--no-pager"]
@@ -137,7 +138,7 @@ class GitCommand:
             "GIT_OPTIONAL_LOCKS": "0",
             "LC_ALL": "C",
         }
-        if self._protocols == NONE:
+        if self._protocols == NO_PROTOCOL:
             environment["GIT_NO_LAZY_FETCH"] = "1"
         if "GIT_SSH_COMMAND" not in os.environ and "GIT_SSH" not in os.environ:
             environment["GIT_SSH_COMMAND"] = "ssh -oBatchMode=yes -oConnectTimeout=10"
@@ -145,35 +146,35 @@ class GitCommand:
 
 
 @contextmanager
-def _own_environment() -> Iterator[None]:
-    """Take away what a hook handed down: GitPython can add to an environment, not take from it."""
-    kept = {name: os.environ.pop(name) for name in _HANDED_DOWN if name in os.environ}
+def _without_git_environment() -> Iterator[None]:
+    """Remove a hook's variables: GitPython can add to an environment, but not remove from it."""
+    removed = {name: os.environ.pop(name) for name in _HANDED_DOWN if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)
 
 
 def end_all() -> None:
-    """End every git that runs in some thread: whoever started it won't come back for it."""
+    """Terminate every git process, because the threads that started them are abandoned."""
     for process in list(_RUNNING):
         process.terminate()
 
 
-def _ended(process: "subprocess.Popen[bytes]", timeout: float) -> Ran:
-    """Wait for git; whatever ends the wait ends git too, and lets it tidy up after itself."""
+def _wait_for(process: "subprocess.Popen[bytes]", timeout: float) -> GitResult:
+    """Wait for git; if the wait is interrupted, terminate git and let it clean up."""
     _RUNNING.add(process)
     try:
         out, error = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         _end(process)
-        return Ran(-1, b"", f"error: git gave no answer in {timeout:g} s")
+        return GitResult(-1, b"", f"error: git gave no answer in {timeout:g} s")
     except BaseException:
         _end(process)
         raise
     finally:
         _RUNNING.discard(process)
-    return Ran(process.returncode, out, error.decode("utf-8", "replace"))
+    return GitResult(process.returncode, out, error.decode("utf-8", "replace"))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

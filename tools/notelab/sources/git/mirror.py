@@ -1,4 +1,4 @@
-"""A clone on disk, bare or not: the user's word says where, its contents prove themselves."""
+"""The provider that reads a clone on disk; the user says where it is, blob ids prove its files."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from notelab.sources.git.command import GitCommand
 _GITDIR = "gitdir:"
 
 
-def git_dir_of(folder: Path) -> Path | None:
-    """Return the git directory of a clone, of a linked worktree or of a bare clone, or None."""
+def find_git_dir(folder: Path) -> Path | None:
+    """Return the git directory of a clone, a linked worktree or a bare clone, or None."""
     inner = folder / ".git"
     try:
         if inner.is_file() and inner.stat().st_size < 4096:
@@ -34,20 +34,20 @@ def git_dir_of(folder: Path) -> Path | None:
 
 
 def offer(folder: Path, source: Source, wanted: Wanted) -> Answers:
-    """Return what the mirror in `folder` has at the pin; it is never let fetch anything.
+    """Return what the mirror in `folder` has at the pin; the mirror never fetches anything.
 
     Raises:
         UnknownCommitError: it doesn't have the pinned commit.
-        SourceError: it is a shallow clone, so that its lacking the commit says nothing.
+        SourceError: it is a shallow clone, so the commit may exist although it is missing here.
     """
     who = f"mirror {folder}"
-    git_dir = git_dir_of(folder)
+    git_dir = find_git_dir(folder)
     if git_dir is None:
         return dict.fromkeys(wanted, Refused(f"{who}: no git repository"))
     git = GitCommand(git_dir)
     if not git_tree.has_commit(git, source.commit):
         lacks = f"has no commit {source.commit[:12]}"
-        if deepen := git_tree.shallowness(git):
+        if deepen := git_tree.explain_shallowness(git):
             raise SourceError(f"{lacks}: {deepen}")
         raise UnknownCommitError(lacks)
     return git_tree.read(git, source.commit, list(wanted), who)

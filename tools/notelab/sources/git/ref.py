@@ -1,4 +1,4 @@
-"""From a tag, a branch or the digits of a commit to the whole commit id."""
+"""Resolves a tag, a branch or the first digits of a commit to the full commit id."""
 
 import re
 
@@ -6,17 +6,17 @@ from notelab.lines import split_lines
 from notelab.sources.answers import Source, SourceError, is_commit
 from notelab.sources.git.command import GitCommand
 from notelab.sources.git.fetch import Remote, host_of
-from notelab.sources.git.tree import has_commit, shallowness
+from notelab.sources.git.tree import explain_shallowness, has_commit
 
 _REF = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+@-]{0,199}$")
 _SHORT = re.compile(r"^[0-9a-f]{4,39}$")
 
 
 def check_ref(ref: str) -> None:
-    """Accept what can be the name of a tag or branch, or digits of a commit.
+    """Accept a text that can name a tag, a branch or a commit.
 
     Raises:
-        SourceError: it can't; it might be taken for an option or for an expression.
+        SourceError: it can't; git might take it for an option or an expression.
     """
     if not _REF.match(ref) or ".." in ref or "//" in ref or ref.endswith(("/", ".", ".lock")):
         raise SourceError(
@@ -25,24 +25,24 @@ def check_ref(ref: str) -> None:
         )
 
 
-def in_repository(git: GitCommand, ref: str, *, own: bool = False) -> str | None:
+def resolve_in_repository(git: GitCommand, ref: str, *, is_workbook: bool = False) -> str | None:
     """Return the commit that `ref` names in a repository on disk, or None if it names none.
 
-    In somebody's `own` repository HEAD and branches are that person's, not those of its origin.
+    If the repository is the workbook itself, HEAD and local branches count before its origin's.
 
     Raises:
-        SourceError: its digits begin several commits.
+        SourceError: several commits begin with the digits.
     """
-    asked = [f"refs/tags/{ref}", f"refs/remotes/origin/{ref}", f"refs/heads/{ref}"]
-    if own:
-        asked = ["HEAD"] if ref == "HEAD" else [asked[0], asked[2], asked[1]]
+    candidates = [f"refs/tags/{ref}", f"refs/remotes/origin/{ref}", f"refs/heads/{ref}"]
+    if is_workbook:
+        candidates = ["HEAD"] if ref == "HEAD" else [candidates[0], candidates[2], candidates[1]]
     if is_commit(ref.lower()) or _SHORT.match(ref.lower()):
-        asked.append(ref.lower())
-    for one in asked:
-        ran = git.run("rev-parse", "--verify", f"{one}^{{commit}}")
-        found = ran.out.decode("ascii", "replace").strip()
-        if ran.status == 0 and is_commit(found):
-            return found
+        candidates.append(ref.lower())
+    for candidate in candidates:
+        ran = git.run("rev-parse", "--verify", f"{candidate}^{{commit}}")
+        commit = ran.out.decode("ascii", "replace").strip()
+        if ran.status == 0 and is_commit(commit):
+            return commit
         if "ambiguous" in ran.error:
             raise SourceError(
                 f"several commits begin with {ref}", hint="give more digits, or all 40"
@@ -51,9 +51,9 @@ def in_repository(git: GitCommand, ref: str, *, own: bool = False) -> str | None
 
 
 def commit_of_tag(git: GitCommand, tag: str, commit: str) -> str | None:
-    """Return the commit that a tag names in a clone on disk, '' where the clone has no such tag.
+    """Return the commit that a tag names in a clone on disk, or '' if there is no such tag.
 
-    None says that the clone can't tell: it has no tags at all, or is shallow, or is behind
+    None means that the clone can't tell: it has no tags at all, or it is shallow, or it lacks
     `commit`.
     """
     name = f"refs/tags/{tag}"
@@ -62,42 +62,42 @@ def commit_of_tag(git: GitCommand, tag: str, commit: str) -> str | None:
     named = {ref: identity for identity, ref in refs}
     if name in named:
         return named.get(f"{name}^{{}}", named[name])
-    whole = not shallowness(git) and has_commit(git, commit)
+    whole = not explain_shallowness(git) and has_commit(git, commit)
     return "" if whole and git.run("tag", "--list").out.strip() else None
 
 
-def tags_at(git: GitCommand, commit: str) -> list[str]:
+def list_tags_at(git: GitCommand, commit: str) -> list[str]:
     """Return the tags of a clone on disk that name a commit."""
     ran = git.run("tag", "--points-at", commit)
     return split_lines(ran.out.decode("utf-8", "replace")) if ran.status == 0 else []
 
 
-def at_remote(remote: Remote, source: Source, ref: str) -> str:
-    """Return the commit that `ref` names at the source's own remote.
+def resolve_at_remote(remote: Remote, source: Source, ref: str) -> str:
+    """Return the commit that `ref` names at the source's remote.
 
     Raises:
-        SourceError: it can't be asked, has no such ref, or several commits begin so.
+        SourceError: the remote can't be asked, has no such ref, or has several such commits.
     """
     if is_commit(ref.lower()):
-        return remote.peeled(source.url, ref.lower())
+        return remote.peel(source.url, ref.lower())
     names = (f"refs/tags/{ref}", f"refs/tags/{ref}^{{}}", f"refs/heads/{ref}")
-    found = dict(remote.refs(source.url, *names))
+    refs = dict(remote.list_refs(source.url, *names))
     for name in (names[1], names[0], names[2]):
-        if name in found:
-            return found[name]
+        if name in refs:
+            return refs[name]
     hint = "name a tag, a branch or a full commit id of that repository"
     if _SHORT.match(ref.lower()):
-        begin = _heads_that_begin(remote, source.url, ref.lower())
-        if len(begin) == 1:
-            return begin.pop()
-        if begin:
+        commits = _heads_with_prefix(remote, source.url, ref.lower())
+        if len(commits) == 1:
+            return commits.pop()
+        if commits:
             raise SourceError(f"several commits begin with {ref}", hint="give all 40 digits")
         hint = "a remote finds few commits by their first digits; give all 40, or use --mirror"
     raise SourceError(f"{host_of(source.url)} has no tag, branch or commit {ref!r}", hint=hint)
 
 
-def _heads_that_begin(remote: Remote, url: str, digits: str) -> set[str]:
-    refs = dict(remote.refs(url, "refs/tags/*", "refs/heads/*"))
-    # A tag object's own id is not its commit's: only the peeled line counts.
-    commits = {name: one for name, one in refs.items() if f"{name}^{{}}" not in refs}
-    return {one for one in commits.values() if one.startswith(digits)}
+def _heads_with_prefix(remote: Remote, url: str, digits: str) -> set[str]:
+    refs = dict(remote.list_refs(url, "refs/tags/*", "refs/heads/*"))
+    # The id of a tag object is not its commit's id, so only the peeled entry counts.
+    commits = {name: commit for name, commit in refs.items() if f"{name}^{{}}" not in refs}
+    return {commit for commit in commits.values() if commit.startswith(digits)}

@@ -1,20 +1,20 @@
-"""Which files of a repository's working tree differ from its last commit."""
+"""Lists the files of a working tree that differ from its last commit."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from notelab.errors import NotelabError
 from notelab.sources.git.command import GitCommand
-from notelab.sources.git.mirror import git_dir_of
+from notelab.sources.git.mirror import find_git_dir
 
 
-def uncommitted(root: Path, paths: Iterable[Path]) -> list[str] | None:
-    """Return those files that are changed, staged, untracked or ignored; None without a repository.
+def list_uncommitted(root: Path, paths: Iterable[Path]) -> list[str] | None:
+    """Return the files that are changed, staged, untracked or ignored; None without a repository.
 
     Raises:
-        NotelabError: git can't say.
+        NotelabError: git fails.
     """
-    git_dir = git_dir_of(root)
+    git_dir = find_git_dir(root)
     if git_dir is None:
         return None
     ran = GitCommand(git_dir, work_tree=root).run(

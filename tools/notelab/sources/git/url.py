@@ -1,4 +1,4 @@
-"""Which addresses of a repository are let near git."""
+"""Checks addresses of repositories before git sees them."""
 
 import re
 from urllib.parse import urlsplit
@@ -6,18 +6,18 @@ from urllib.parse import urlsplit
 from notelab.sources.answers import SourceError
 
 _SCP = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*@([A-Za-z0-9][A-Za-z0-9.-]*):[A-Za-z0-9_~./][^:]*$")
-_UNFIT = re.compile(r"[\x00-\x20\x7f]")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 _HINT = "write https://HOST/PATH, ssh://HOST/PATH or git@HOST:PATH; a clone on disk is a --mirror"
 _PORTS = {"https": 443, "ssh": 22}
 
 
 def check_url(url: str) -> None:
-    """Accept https, ssh, git@host:path and file addresses, and no other.
+    """Accept https, ssh, git@host:path and file addresses, and no others.
 
     Raises:
-        SourceError: the address is of another kind, which might run something on this machine.
+        SourceError: the address has another form, which might run something on this machine.
     """
-    if not url or len(url) > 2048 or _UNFIT.search(url) or url.startswith("-") or "::" in url:
+    if not url or len(url) > 2048 or _UNSAFE.search(url) or url.startswith("-") or "::" in url:
         raise SourceError(f"{url[:80]!r} is no address of a repository", hint=_HINT)
     if _SCP.match(url):
         return
@@ -29,13 +29,13 @@ def check_url(url: str) -> None:
     if parts.scheme == "file" and not host and parts.path.startswith("/"):
         return
     if parts.scheme not in _PORTS or not re.match(r"^[A-Za-z0-9\[][A-Za-z0-9.:\]-]*$", host):
-        raise SourceError(f"{shown(url)!r} is no https, ssh or git@ address", hint=_HINT)
+        raise SourceError(f"{redact(url)!r} is no https, ssh or git@ address", hint=_HINT)
     if (parts.username or "").startswith("-"):
-        raise SourceError(f"{shown(url)!r} has a user name that begins with '-'", hint=_HINT)
+        raise SourceError(f"{redact(url)!r} has a user name that begins with '-'", hint=_HINT)
 
 
 def endpoint(url: str) -> tuple[str, int] | None:
-    """Return the host and port that `url` leads to, or None for a path on disk."""
+    """Return the host and port of `url`, or None for a path on disk."""
     scp = _SCP.match(url)
     if scp:
         return scp[1], 22
@@ -45,6 +45,6 @@ def endpoint(url: str) -> tuple[str, int] | None:
     return parts.hostname, parts.port or _PORTS[parts.scheme]
 
 
-def shown(url: str) -> str:
-    """Return `url` without its password or token, short enough for a line."""
+def redact(url: str) -> str:
+    """Return `url` without password or token, shortened to fit in a line."""
     return re.sub(r"//[^/@]*@", "//", url)[:120]

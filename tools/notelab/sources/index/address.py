@@ -1,4 +1,4 @@
-"""Where an index keeps a wheel: unearth reads its pages, with the user's own settings."""
+"""Finds a wheel's address on the indexes: unearth reads their pages, with the user's settings."""
 
 import logging
 import os
@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from notelab.sources.answers import SourceError
-from notelab.sources.in_time import begin
 from notelab.sources.index.settings import Settings
+from notelab.sources.timeouts import start
 
-_SECONDS = 60  # for all the indexes together
+_SECONDS = 60  # for all indexes together
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FAMILIAR = ("-none-any.whl", "x86_64.whl")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A wheel's address and file name, and its SHA-256 as the index gives it ('' if it doesn't)."""
+    """A wheel's address, its file name, and its SHA-256 if the index gives one."""
 
     url: str
     file: str
@@ -27,72 +27,76 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        """Tell whether it is a file on this machine."""
+        """Tell whether the wheel is a file on this machine."""
         return urlsplit(self.url).scheme == "file"
 
     @property
-    def telling(self) -> bool:
-        """Tell whether the address may hold a secret, or goes out of date: it is not kept."""
+    def is_sensitive(self) -> bool:
+        """Tell whether the address may hold a secret or expire, so that it must not be cached."""
         parts = urlsplit(self.url)
         return bool("@" in parts.netloc or parts.query)
 
 
 def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> Address:
-    """Return where a wheel of `requirement` (`name==version`) is kept.
+    """Return the address of a wheel of `requirement` (`name==version`).
 
-    A wheel is only read, so it need not be for this machine: any that was published will do. All
-    indexes are asked at the same time.
+    The wheel is only read, so one for another platform will do. All indexes are asked at the same
+    time.
 
     Args:
         requirement: the distribution and its version.
-        settings: where to look.
-        preferred: the file name of the wheel wanted, or ''.
-        sha256: its hash, where it is known: of two of that name, the one that has it.
+        settings: the indexes, folders and credentials.
+        preferred: the file name of the wheel that is preferred, or ''.
+        sha256: the hash of that wheel, if it is known; it decides between two of the same name.
 
     Raises:
-        SourceError: no index has such a wheel, or none could be asked.
+        SourceError: no index has such a wheel, or no index could be asked.
     """
-    listed = partial(_listed, requirement, settings)
+    list_wheels = partial(_list_wheels, requirement, settings)
     indexes = [*settings.indexes, *([""] if settings.public else [])]
-    asked = [begin(partial(listed, index=one)) for one in indexes]
-    asked += [begin(partial(listed, folder=one)) for one in settings.find_links]
-    found: list[Address] = []
+    futures = [start(partial(list_wheels, index=index)) for index in indexes]
+    futures += [start(partial(list_wheels, folder=folder)) for folder in settings.find_links]
+    addresses: list[Address] = []
     reasons: list[str] = []
     try:
-        for done in as_completed(asked, _SECONDS):
+        for done in as_completed(futures, _SECONDS):
             try:
-                found += done.result()
+                addresses += done.result()
             except SourceError as fault:
                 reasons.append(str(fault))
-            if any(one.file == preferred and one.sha256 == sha256 for one in found):
+            if any(each.file == preferred and each.sha256 == sha256 for each in addresses):
                 break
     except TimeoutError:
         reasons.append(f"an index gave no whole answer in {_SECONDS} s")
-    if not found:
-        none = "no index is set" if not asked else f"no index has a wheel of {requirement}"
+    if not addresses:
+        nothing_found = (
+            "no index is set" if not futures else f"no index has a wheel of {requirement}"
+        )
         why = [*dict.fromkeys(reasons), *([settings.remark] if settings.remark else [])]
-        raise SourceError("; ".join(why if reasons else [none, *why]))
-    named = [one for one in found if one.file == preferred]
-    if named:
-        return next((one for one in named if one.sha256 == sha256), named[0])
-    return min(found, key=_order)
+        raise SourceError("; ".join(why if reasons else [nothing_found, *why]))
+    preferred_addresses = [each for each in addresses if each.file == preferred]
+    if preferred_addresses:
+        return next(
+            (each for each in preferred_addresses if each.sha256 == sha256), preferred_addresses[0]
+        )
+    return min(addresses, key=_rank)
 
 
-def _order(address: Address) -> tuple[bool, bool, str]:
-    """Published builds before local ones (+cpu), then what most machines can use."""
+def _rank(address: Address) -> tuple[bool, bool, str]:
+    """Return the sort key: published builds before local ones (+cpu), then common platforms."""
     return "+" in address.file, not address.file.endswith(_FAMILIAR), address.file
 
 
-def _listed(
+def _list_wheels(
     requirement: str, settings: Settings, *, index: str = "", folder: str = ""
 ) -> list[Address]:
-    """Return what one index, or one folder or page of links, has of `requirement`."""
+    """Return the wheels of `requirement` on one index, or in one folder or page of links."""
     from unearth import PackageFinder
     from unearth.collector import is_secure_origin
 
-    from notelab.sources.index.session import Fetcher, said
+    from notelab.sources.index.session import Fetcher, describe_error
 
-    logging.getLogger("unearth").setLevel(logging.CRITICAL)  # what it logs is said as a reason
+    logging.getLogger("unearth").setLevel(logging.CRITICAL)  # a reason reports what it would log
     place = os.path.expanduser(folder)  # noqa: PTH111 (it may be an address)
     if place and "://" not in place and not os.path.exists(place):  # noqa: PTH110
         return []
@@ -105,18 +109,18 @@ def _listed(
             ignore_compatibility=True,
             only_binary=[":all:"],
         )
-        links = [one.link for one in finder.find_matches(requirement)]
-        # A page of the network's may not send us to a file of this machine's.
-        here = bool(place and "://" not in place) or (index or place).startswith("file:")
-        links = [one for one in links if here or not one.is_file]
-        links = [one for one in links if is_secure_origin(fetcher, one)]
-    except Exception as fault:  # an index's answer may be anything at all
-        raise SourceError(said(fault)) from None
+        links = [match.link for match in finder.find_matches(requirement)]
+        # A page from the network must not lead to a file of this machine.
+        may_be_local = bool(place and "://" not in place) or (index or place).startswith("file:")
+        links = [link for link in links if may_be_local or not link.is_file]
+        links = [link for link in links if is_secure_origin(fetcher, link)]
+    except Exception as fault:  # an index may answer anything
+        raise SourceError(describe_error(fault)) from None
     if not links and fetcher.trouble:
         raise SourceError(fetcher.trouble)
     return [
-        Address(one.url_without_fragment, one.filename, _sha256(one.hash_option or {}))
-        for one in links
+        Address(link.url_without_fragment, link.filename, _sha256(link.hash_option or {}))
+        for link in links
     ]
 
 

@@ -1,4 +1,4 @@
-"""Published wheels as a provider: opened where the index keeps them, what was learnt is kept."""
+"""The provider that reads published wheels on the index; facts about them are cached."""
 
 import os
 import threading
@@ -9,8 +9,8 @@ import msgspec
 
 from notelab.sources import package
 from notelab.sources.answers import Answers, Refused, Source, SourceError, Wanted, Wheel
-from notelab.sources.in_time import within
-from notelab.sources.kept import Kept
+from notelab.sources.response_cache import ResponseCache
+from notelab.sources.timeouts import run_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,50 +19,52 @@ if TYPE_CHECKING:
     from notelab.sources.index.wheel import WheelPackage
 
 T = TypeVar("T")
-_SECONDS = 120  # for all that is asked of one wheel at a time: a server may send a byte a minute
+_SECONDS = 120  # for one batch of questions to a wheel, because a server may be endlessly slow
 
 
 class Published:
-    """The wheels on the package index, each opened once.
+    """Reads wheels on the package index; each wheel is opened once.
 
     Args:
-        kept: what was learnt in earlier runs.
-        tell: is told what the user should know though nothing failed.
+        cache: the answers of earlier runs.
+        tell: reports what the user should know although nothing failed.
     """
 
-    def __init__(self, kept: Kept, tell: Callable[[str], None]) -> None:
-        """Nothing is asked yet."""
-        self._kept, self._tell = kept, tell
+    def __init__(self, cache: ResponseCache, tell: Callable[[str], None]) -> None:
+        """Remember the cache; nothing is asked yet."""
+        self._cache, self._tell = cache, tell
         self._opened: dict[tuple[str, ...], WheelPackage | str] = {}
         self._settings_: Settings | None = None
         self._reading = threading.Lock()
 
     def offer(self, source: Source, wanted: Wanted) -> Answers:
-        """Return what the source's wheel has of `wanted`.
+        """Return what the source's wheel holds of `wanted`.
 
-        A wheel other than the one that the lock knows delivers only files that the lock knows.
+        If the wheel differs from the one in the lock, it delivers only files that the lock knows.
 
         Raises:
-            SourceError: there is no such wheel, it can't be read, or it isn't the one locked.
+            SourceError: there is no such wheel, it can't be read, or it isn't the locked one.
         """
         if not source.wheel:
             return {}
-        answers = self._known_to_lack(source, wanted)
+        answers = self._answer_lacking(source, wanted)
         wanted = {path: blob for path, blob in wanted.items() if path not in answers}
         if not wanted:
             return answers
         wheel = self.package(source)
-        if source.known and wheel.identity.file != source.known.file:
+        if source.known_wheel and wheel.identity.file != source.known_wheel.file:
             reason = (
-                f"{wheel.who}: {wheel.identity.file} is not {source.known.file}, which the lock "
-                "knows, so it proves only files that the lock knows"
+                f"{wheel.who}: {wheel.identity.file} is not {source.known_wheel.file}, which the "
+                "lock knows, so it proves only files that the lock knows"
             )
             answers |= {path: Refused(reason) for path, blob in wanted.items() if blob is None}
             wanted = {path: blob for path, blob in wanted.items() if blob}
-        return answers | self._in_time(source, lambda: package.offer(wheel, source, wanted))
+        return answers | self._run_within_limit(
+            source, lambda: package.offer(wheel, source, wanted)
+        )
 
     def identity(self, source: Source) -> Wheel:
-        """Return which wheel the index has for the source.
+        """Return the identity of the wheel that the index has for the source.
 
         Raises:
             SourceError: there is no such wheel, or it can't be read.
@@ -75,88 +77,92 @@ class Published:
         return msgspec.structs.replace(opened.identity, sha256=sha256_of(opened.address))
 
     def package(self, source: Source) -> "WheelPackage":
-        """Return the source's wheel, opened; only what is asked of it is moved.
+        """Open the source's wheel; only the requested parts of it are downloaded.
 
         Raises:
             SourceError: there is no such wheel, or it can't be read.
         """
-        key = _asked(source)
-        opened = self._opened.get(key) or self._kept.refusal("wheel", *key)
+        key = _key_of(source)
+        opened = self._opened.get(key) or self._cache.get_failure("wheel", *key)
         if not opened:
-            opened = self._in_time(source, lambda: self._found(source))
-            self._kept.refuse("", "wheel", *key)
+            opened = self._run_within_limit(source, lambda: self._find_and_open(source))
+            self._cache.put_failure("", "wheel", *key)
         self._opened[key] = opened
         if isinstance(opened, str):
             raise SourceError(opened)
         return opened
 
     def built_from(self, source: Source) -> str:
-        """Return the commit that the source's wheel names.
+        """Return the commit from which the source's wheel says that it was built.
 
         Raises:
             SourceError: it names none, there is no such wheel, or it can't be read.
         """
         wheel = self.package(source)
-        commit = self._in_time(source, lambda: package.commit_of(wheel))
+        commit = self._run_within_limit(source, lambda: package.commit_of(wheel))
         if not commit:
             raise SourceError("names no commit that it was built from")
         return commit
 
-    def _known_to_lack(self, source: Source, wanted: Wanted) -> Answers:
-        """Return the files that the wheel is known not to hold: nobody need be asked for them."""
-        wheel = source.known or self._kept.get("identity", _asked(source), Wheel)
-        names = wheel and self._kept.get("members", (wheel.record,), frozenset[str])
+    def _answer_lacking(self, source: Source, wanted: Wanted) -> Answers:
+        """Return answers for the files that the wheel is known to lack, without asking again."""
+        wheel = source.known_wheel or self._cache.get("identity", _key_of(source), Wheel)
+        names = wheel and self._cache.get("members", (wheel.record,), frozenset[str])
         if not names:
             return {}
         who = f"wheel {source.wheel}"
         return {
-            path: package.absent(who, path, names, blob)
+            path: package.make_absent(who, path, names, blob)
             for path, blob in wanted.items()
             if path not in names
         }
 
-    def _in_time(self, source: Source, work: Callable[[], T]) -> T:
+    def _run_within_limit(self, source: Source, work: Callable[[], T]) -> T:
         try:
-            return within(_SECONDS, f"wheel {source.wheel}", work)
+            return run_within(_SECONDS, f"wheel {source.wheel}", work)
         except SourceError as fault:
-            self._opened[_asked(source)] = str(fault)
-            self._kept.refuse(str(fault), "wheel", *_asked(source))
+            self._opened[_key_of(source)] = str(fault)
+            self._cache.put_failure(str(fault), "wheel", *_key_of(source))
             raise
 
-    def _found(self, source: Source) -> "WheelPackage":
+    def _find_and_open(self, source: Source) -> "WheelPackage":
         from notelab.sources.index.address import Address, find
 
-        before = self._kept.get("address", _asked(source), Address)
-        if before:
+        cached = self._cache.get("address", _key_of(source), Address)
+        if cached:
             try:
-                return self._opened_at(source, before)
+                return self._open_at(source, cached)
             except SourceError:
-                pass  # moved, or never right: the index is asked again
-        known = source.known or Wheel("", "")
-        address = find(source.wheel or "", self._settings(), known.file, known.sha256)
-        opened = self._opened_at(source, address)
-        if not address.local and not address.telling:
-            self._kept.put("address", _asked(source), address)
-        self._kept.put("identity", _asked(source), opened.identity)
-        self._kept.put("members", (opened.identity.record,), sorted(opened.names))
+                pass  # the wheel has moved, so the index is asked again
+        locked_wheel = source.known_wheel or Wheel("", "")
+        address = find(source.wheel or "", self._settings(), locked_wheel.file, locked_wheel.sha256)
+        opened = self._open_at(source, address)
+        if not address.local and not address.is_sensitive:
+            self._cache.put("address", _key_of(source), address)
+        self._cache.put("identity", _key_of(source), opened.identity)
+        self._cache.put("members", (opened.identity.record,), sorted(opened.names))
         return opened
 
-    def _opened_at(self, source: Source, address: "Address") -> "WheelPackage":
+    def _open_at(self, source: Source, address: "Address") -> "WheelPackage":
         from notelab.sources.index.wheel import open_wheel
 
-        known = source.known if source.known and source.known.file == address.file else None
-        if known and known.sha256 and address.sha256 not in ("", known.sha256):
+        locked_wheel = (
+            source.known_wheel
+            if source.known_wheel and source.known_wheel.file == address.file
+            else None
+        )
+        if locked_wheel and locked_wheel.sha256 and address.sha256 not in ("", locked_wheel.sha256):
             raise SourceError(
                 f"{address.file} is another than the lock's and is not read: the index gives "
-                f"sha256 {address.sha256}, the lock has {known.sha256}"
+                f"sha256 {address.sha256}, the lock has {locked_wheel.sha256}"
             )
         opened = open_wheel(address, self._settings(), f"wheel {source.wheel}")
-        if known and opened.identity.record != known.record:
+        if locked_wheel and opened.identity.record != locked_wheel.record:
             raise SourceError(
                 f"{address.file} is another than the lock's and is not read: its RECORD has "
-                f"sha256 {opened.identity.record}, the lock knows {known.record}"
+                f"sha256 {opened.identity.record}, the lock knows {locked_wheel.record}"
             )
-        if known and known.sha256 and not address.sha256 and not address.local:
+        if locked_wheel and locked_wheel.sha256 and not address.sha256 and not address.local:
             self._tell(f"the index gives no hash for {address.file}: only its RECORD was compared")
         return opened
 
@@ -171,8 +177,14 @@ class Published:
             return self._settings_
 
 
-def _asked(source: Source) -> tuple[str, ...]:
-    """Return all that decides which wheel is found; pip's files aside, which only pip reads."""
-    own = sorted(f"{name}={value}" for name, value in os.environ.items() if name[:4] == "PIP_")
-    known = source.known
-    return (source.wheel or "", *((known.file, known.record, known.sha256) if known else ()), *own)
+def _key_of(source: Source) -> tuple[str, ...]:
+    """Return everything that decides which wheel is found, except pip's configuration files."""
+    pip_variables = sorted(
+        f"{name}={value}" for name, value in os.environ.items() if name[:4] == "PIP_"
+    )
+    locked_wheel = source.known_wheel
+    return (
+        source.wheel or "",
+        *((locked_wheel.file, locked_wheel.record, locked_wheel.sha256) if locked_wheel else ()),
+        *pip_variables,
+    )

@@ -1,4 +1,4 @@
-"""An HTTP session that is let in wherever pip is."""
+"""An HTTP session with the access that pip has."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from urllib3 import Retry
 from notelab.sources.index.settings import Settings
 
 _CONNECT, _READ = 10, 30  # seconds
-_AGAIN = Retry(
+_RETRY = Retry(
     total=2, backoff_factor=0.3, status_forcelist=(500, 502, 503, 504), raise_on_status=False
 )
 _ADDRESS = re.compile(r"\b[\w+.-]+://[^\s'\"<>)\]]+")
@@ -24,26 +24,26 @@ _PATH = re.compile(r"(?:with|for) url: \S+")
 
 
 class Session(requests.Session):
-    """A session with the user's certificates, proxy, credentials (netrc too) and trusted hosts."""
+    """A session with the user's certificates, proxy, credentials and trusted hosts."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is connected yet."""
+        """Apply the settings; nothing is connected yet."""
         super().__init__()
         self.auth = MultiDomainBasicAuth(prompting=False, index_urls=settings.indexes)
         self.cert = settings.client_certificate or None
         self.verify = settings.certificates or True
         if settings.proxy:
             self.proxies = {"http": settings.proxy, "https": settings.proxy}
-            self.trust_env = False  # or the environment's proxy would win; netrc is auth's
+            self.trust_env = False  # else the environment's proxy would win; `auth` reads netrc
         for scheme in ("http", "https"):
-            self.mount(f"{scheme}://", HTTPAdapter(max_retries=_AGAIN))
+            self.mount(f"{scheme}://", HTTPAdapter(max_retries=_RETRY))
         for host in settings.trusted_hosts:
-            self.mount(f"https://{host}/", _Trusting(max_retries=_AGAIN))
+            self.mount(f"https://{host}/", _Trusting(max_retries=_RETRY))
             if ":" not in host:
-                self.mount(f"https://{host}:", _Trusting(max_retries=_AGAIN))
+                self.mount(f"https://{host}:", _Trusting(max_retries=_RETRY))
 
     def request(self, *arguments: Any, **options: Any) -> requests.Response:
-        """Ask, with limits of time; a certificate that was named wins over the environment's."""
+        """Send a request with timeouts; configured certificates win over the environment's."""
         options["timeout"] = options.get("timeout") or (_CONNECT, _READ)
         if options.get("verify") is None and self.verify is not True:
             options["verify"] = self.verify
@@ -51,7 +51,7 @@ class Session(requests.Session):
 
 
 class _Trusting(HTTPAdapter):
-    """For a host that the user trusts whatever certificate it shows."""
+    """An adapter for hosts that the user trusts with any certificate."""
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         super().cert_verify(conn, url, False, cert)  # type: ignore[no-untyped-call]
@@ -65,16 +65,16 @@ class _Trusting(HTTPAdapter):
 
 
 class Fetcher:
-    """What unearth asks for pages; keeps in mind what went wrong, which unearth only logs."""
+    """Fetches pages for unearth, and remembers the errors, which unearth only logs."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is asked yet."""
+        """Open a session; nothing is asked yet."""
         self.session = Session(settings)
         self._trusted = settings.trusted_hosts
         self.trouble = ""
 
     def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
-        """Return a page of the index, or a folder's own on disk."""
+        """Return a page of the index or a file on disk."""
         link = Link(url)
         if link.is_file:
             return self._on_disk(link)
@@ -84,15 +84,15 @@ class Fetcher:
         return answer
 
     def head(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
-        """Ask what a page would be."""
+        """Ask for the headers of a page."""
         return self.session.head(url, headers=headers, allow_redirects=True)
 
     def get_stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
-        """Refuse: unearth would read a whole wheel to hash it."""
+        """Refuse, because unearth would download a whole wheel to hash it."""
         raise NotImplementedError
 
     def iter_secure_origins(self) -> Iterable[tuple[str, str, str]]:
-        """Say whose pages are read: https, this machine, and hosts that the user trusts."""
+        """Yield the origins that are secure: https, this machine and the user's trusted hosts."""
         yield from DEFAULT_SECURE_ORIGINS
         for host in self._trusted:
             name, _, port = host.partition(":")
@@ -115,14 +115,14 @@ class Fetcher:
 
 
 def host_of(url: str) -> str:
-    """Return how a reason names an address: its host, with no credentials, path or query."""
+    """Return how reasons name an address: by its host, without credentials, path or query."""
     parts = urlsplit(url)
     return parts.netloc.rpartition("@")[2] or f"{parts.scheme}:"
 
 
-def said(fault: BaseException) -> str:
-    """Return what went wrong, in a line that holds no address in full, so no credentials."""
-    text = _ADDRESS.sub(lambda found: host_of(found[0]), str(fault))
+def describe_error(fault: BaseException) -> str:
+    """Describe an error in one line without any full address, so without credentials."""
+    text = _ADDRESS.sub(lambda match: host_of(match[0]), str(fault))
     if isinstance(fault, requests.ConnectionError):
         host = re.search(r"host='([^']+)'", text)
         why = re.search(r"\((?:Caused by )?[\w.]*?(\w+)\((?:.*?: )?([^()]*)\)?", text)

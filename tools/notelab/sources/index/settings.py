@@ -1,4 +1,4 @@
-"""The user's own settings for package indexes, as pip knows them."""
+"""Reads the user's settings for package indexes from pip."""
 
 import ast
 import os
@@ -13,14 +13,14 @@ from notelab.lines import split_lines
 
 _SECONDS = 60
 _LINE = re.compile(r"^(?P<section>:env:|[^.=]*)\.(?P<key>[^=]+)=(?P<value>.*)$")
-_SECTIONS = ("global", "install")  # the later one wins, and the environment over both
+_SECTIONS = ("global", "install")  # the later section wins, and the environment wins over both
 _YES = ("1", "true", "yes", "y", "on", "t")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Where packages are looked for, and what lets a client in; addresses may hold credentials.
+    """The indexes and what a client needs for them; addresses may hold credentials.
 
-    `public` says that the public index is asked too. `remark` says what could not be read.
+    `public` says whether the public index is asked too. `remark` says what could not be read.
     """
 
     public: bool = True
@@ -34,30 +34,30 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read() -> Settings:
-    """Return pip's settings; where no pip answers, those of its environment variables."""
-    told, remark = _told_by_pip()
-    found: dict[str, str] = {}
+    """Return pip's settings; if there is no pip, those in its environment variables."""
+    by_section, remark = _ask_pip()
+    options: dict[str, str] = {}
     for section in _SECTIONS:
-        found |= told.get(section, {})
+        options |= by_section.get(section, {})
     for name, value in os.environ.items():
         if name.startswith("PIP_") and value:
-            found[name.removeprefix("PIP_").lower().replace("_", "-")] = value
-    index, extra = found.get("index-url", "").strip(), found.get("extra-index-url", "").split()
-    none = found.get("no-index", "").lower() in _YES
+            options[name.removeprefix("PIP_").lower().replace("_", "-")] = value
+    index, extra = options.get("index-url", "").strip(), options.get("extra-index-url", "").split()
+    no_index = options.get("no-index", "").lower() in _YES
     return Settings(
-        public=not none and not index,
-        indexes=() if none else tuple([index, *extra] if index else extra),
-        find_links=tuple(found.get("find-links", "").split()),
-        trusted_hosts=tuple(found.get("trusted-host", "").split()),
-        certificates=found.get("cert", ""),
-        client_certificate=found.get("client-cert", ""),
-        proxy=found.get("proxy", ""),
+        public=not no_index and not index,
+        indexes=() if no_index else tuple([index, *extra] if index else extra),
+        find_links=tuple(options.get("find-links", "").split()),
+        trusted_hosts=tuple(options.get("trusted-host", "").split()),
+        certificates=options.get("cert", ""),
+        client_certificate=options.get("client-cert", ""),
+        proxy=options.get("proxy", ""),
         remark=remark,
     )
 
 
-def _told_by_pip() -> tuple[dict[str, dict[str, str]], str]:
-    """Return what pip's files say, by section, and why nothing if no pip could be asked."""
+def _ask_pip() -> tuple[dict[str, dict[str, str]], str]:
+    """Return the options in pip's files by section, and why there are none if pip fails."""
     commands = [[sys.executable, "-m", "pip"]]
     commands += [[pip] for name in ("pip3", "pip") if (pip := which(name))]
     remark = "there is no pip to say what its files hold"
@@ -76,22 +76,22 @@ def _told_by_pip() -> tuple[dict[str, dict[str, str]], str]:
         except (OSError, subprocess.TimeoutExpired):
             continue
         if ran.returncode == 0:
-            return _parsed(ran.stdout), ""
+            return _parse_listing(ran.stdout), ""
         if "No module named" not in ran.stderr:
             remark = "`pip config list` fails"
     return {}, f"{remark}: only PIP_* of the environment is heeded"
 
 
-def _parsed(listing: str) -> dict[str, dict[str, str]]:
-    told: dict[str, dict[str, str]] = {}
+def _parse_listing(listing: str) -> dict[str, dict[str, str]]:
+    by_section: dict[str, dict[str, str]] = {}
     for line in split_lines(listing):
         match = _LINE.match(line)
         if match:
-            told.setdefault(match["section"], {})[match["key"]] = _unquoted(match["value"])
-    return told
+            by_section.setdefault(match["section"], {})[match["key"]] = _unquote(match["value"])
+    return by_section
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -1,4 +1,4 @@
-"""A wheel, read by range: its directory, its RECORD and the files asked for, no more."""
+"""Reads a wheel by HTTP ranges: its directory, its RECORD and the requested files only."""
 
 import zipfile
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
 from notelab.sources.package import Package, UnreadableMemberError
 
-_APART, _TOGETHER = 1 << 16, 1 << 23  # bytes that are moved unread, and in one answer
+_LARGEST_GAP, _LARGEST_SPAN = 1 << 16, 1 << 23  # bytes skipped within, and read by, one request
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class WheelPackage(Package):
-    """A wheel, opened where it is; only what is asked of it is moved.
+    """A wheel on the index or on disk; only the requested parts of it are downloaded.
 
-    Its RECORD has the hash of each of its files, and each that is read must have it: so a wheel
-    whose RECORD is known is known as a whole, though most of it was never read.
+    RECORD lists the hash of every file, and each file that is read must match it. A known hash of
+    RECORD therefore identifies the whole wheel, although most of it is never read.
     """
 
     def __init__(self, archive: zipfile.ZipFile, address: Address, who: str) -> None:
         """Read the archive's directory and its RECORD.
 
         Raises:
-            SourceError: it has no RECORD that can be read, so it is no wheel.
+            SourceError: it has no readable RECORD, so it is no wheel.
         """
         self.address, self._archive = address, archive
         self._members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
@@ -43,23 +43,23 @@ class WheelPackage(Package):
         self.identity = Wheel(address.file, sha256(record).hexdigest(), address.sha256)
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Return files as they lie, to be read in turn; a server then sends neighbours together."""
-        asked = set(names)
-        there = sorted((info.header_offset, name) for name, info in self._members.items())
-        begins = [*(begin for begin, _ in there), self._archive.start_dir]
+        """Sort files by their offset, and widen the ranges so that neighbours come together."""
+        requested = set(names)
+        offsets = sorted((info.header_offset, name) for name, info in self._members.items())
+        begins = [*(begin for begin, _ in offsets), self._archive.start_dir]
         sizes = {begin: end - begin for begin, end in pairwise(begins)}
-        wanted = [begin for begin, name in there if name in asked]
+        wanted = [begin for begin, name in offsets if name in requested]
         for begin, after in reversed([*pairwise(wanted)]):
-            apart, whole = after - begin - sizes[begin], after - begin + sizes[after]
-            if apart <= _APART and whole <= _TOGETHER:
-                sizes[begin] = whole
+            gap, span = after - begin - sizes[begin], after - begin + sizes[after]
+            if gap <= _LARGEST_GAP and span <= _LARGEST_SPAN:
+                sizes[begin] = span
         if widen := getattr(self._archive.fp, "set_position_to_size", None):
-            widen(sizes)  # remotezip asks for so much at a place, and reads on in what it has
-        lacking = sorted(asked - self._members.keys())
-        return lacking + [name for _, name in there if name in asked]
+            widen(sizes)  # remotezip requests that many bytes at an offset
+        lacking = sorted(requested - self._members.keys())
+        return lacking + [name for _, name in offsets if name in requested]
 
     def bytes_of(self, name: str) -> bytes:
-        """Return a file's bytes; one too long, encrypted or otherwise packed is refused."""
+        """Return a file's bytes; long, encrypted or unusually compressed files are refused."""
         info = self._members.get(name)
         if info is None:
             raise UnreadableMemberError("is in RECORD, and not in the archive")
@@ -72,7 +72,7 @@ class WheelPackage(Package):
         try:
             with self._archive.open(info) as stream:
                 data = stream.read(MAX_FILE_BYTES + 1)
-        except Exception as fault:  # whatever a server made of the bytes
+        except Exception as fault:  # a server may send any bytes
             raise UnreadableMemberError(_line(fault)) from None
         if len(data) != info.file_size:
             raise UnreadableMemberError(
@@ -99,12 +99,12 @@ def open_wheel(address: Address, settings: Settings, who: str) -> WheelPackage:
         return WheelPackage(archive, address, who)
     except SourceError:
         raise
-    except Exception as fault:  # an index's answer may be anything at all
+    except Exception as fault:  # an index may answer anything
         raise SourceError(_line(fault)) from None
 
 
 def sha256_of(address: Address) -> str:
-    """Return the hash of a wheel on this machine, whole.
+    """Return the SHA-256 of a whole wheel on this machine.
 
     Raises:
         SourceError: it can't be read.
@@ -124,7 +124,7 @@ def _is_record(name: str) -> bool:
     return last == "RECORD" and folder.endswith(".dist-info") and "/" not in folder
 
 
-def _line(fault: Exception) -> str:
-    from notelab.sources.index.session import said
+def _line(error: Exception) -> str:
+    from notelab.sources.index.session import describe_error
 
-    return said(fault)
+    return describe_error(error)

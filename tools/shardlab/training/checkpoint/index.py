@@ -1,8 +1,8 @@
-"""The index of a checkpoint: which tensors there are, and which file holds which piece of each.
+"""The index of a checkpoint: its tensors, and which file has which piece of each.
 
-An index is plain JSON, read into typed structures and checked before it is believed: a checkpoint
-may come from anybody. A piece is a box of its tensor: where it begins in each dimension, and how
-long it is there. Nothing in it depends on the grid that wrote it.
+An index is plain JSON. It is parsed into typed structures and checked before use, because a
+checkpoint may come from an untrusted source. A piece is a box of its tensor: its begin and its
+length in each dimension. An index doesn't depend on the grid that wrote it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Annotated, Any
 import msgspec
 
 FORMAT = "shardlab checkpoint 1"
-MOST_BYTES = 64 * 2**20  # of an index: more than any model here needs
-MOST_PIECES = 1024
+MAX_BYTES = 64 * 2**20  # of an index; no model here needs more
+MAX_PIECES = 1024
 _FILE = re.compile(r"shards-[0-9a-f]{16}/rank-[0-9]{5}\.safetensors")
 
 Box = tuple[Sequence[int], Sequence[int]]  # offset, shape
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written, read, or used for this model; says what to do."""
+    """Raised when a checkpoint can't be written, read or used for this model; says what to do."""
 
 
 class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A box of a tensor.
 
     Attributes:
-        file: where it lies, below the checkpoint's folder.
-        offset: where it begins in the whole tensor.
-        shape: how large it is.
-        key: what it is called in the file, if not as the tensor: a file may hold several boxes.
+        file: the file, relative to the checkpoint's folder.
+        offset: the box's begin in the whole tensor.
+        shape: the box's shape.
+        key: its name in the file, if it isn't the tensor's name; a file may have several boxes.
     """
 
     file: str
@@ -45,7 +45,7 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class StoredTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole tensor: dtype ("float64"), shape, and the pieces that make it up."""
+    """A whole tensor: its dtype ("float64"), its shape and its pieces."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -57,11 +57,11 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         format: FORMAT.
-        config: what the model was made of; a loader compares.
+        config: the model's settings, which a load compares.
         optimizer: the settings of each parameter group.
-        record: whatever the trainer noted: step, position in the data, schedule.
-        tensors: by name.
-        masks: how many each dropout of the model has drawn.
+        record: the trainer's values: step, position in the data, schedule.
+        tensors: the tensors, by name.
+        masks: the number of masks that each dropout of the model has drawn.
     """
 
     format: str
@@ -73,21 +73,21 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read(path: Path) -> Index:
-    """Return the index at `path`, checked.
+    """Read and check the index at `path`.
 
     Raises:
-        CheckpointError: there is none, or it is no index of this format.
+        CheckpointError: there is no index, or it isn't valid.
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise CheckpointError(
             f"no checkpoint in {path.parent}: it has no {path.name} (a save that was cut short "
             "leaves none); give the folder that save() was given"
         ) from None
-    if len(content) > MOST_BYTES:
-        raise CheckpointError(f"{path} is larger than {MOST_BYTES} bytes: not an index")
+    if len(content) > MAX_BYTES:
+        raise CheckpointError(f"{path} is larger than {MAX_BYTES} bytes: not an index")
     try:
         index = msgspec.json.decode(content, type=Index)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -100,14 +100,14 @@ def read(path: Path) -> Index:
 
 
 def check(name: str, entry: StoredTensor) -> None:
-    """Refuse an entry whose pieces do not make up the whole, each element once.
+    """Refuse an entry whose pieces don't contain each element of the tensor once.
 
     Raises:
         CheckpointError: names the tensor and the piece.
     """
-    if len(entry.pieces) > MOST_PIECES:
+    if len(entry.pieces) > MAX_PIECES:
         raise CheckpointError(
-            f"{name} is in {len(entry.pieces)} pieces; at most {MOST_PIECES} are read"
+            f"{name} is in {len(entry.pieces)} pieces; at most {MAX_PIECES} are read"
         )
     for piece in entry.pieces:
         if not _FILE.fullmatch(piece.file):
@@ -118,46 +118,48 @@ def check(name: str, entry: StoredTensor) -> None:
             for o, n, whole in zip(piece.offset, piece.shape, entry.shape, strict=True)
         ):
             raise CheckpointError(f"{name} {entry.shape} has a piece outside it: {piece}")
-    for one, other in combinations(entry.pieces, 2):
-        if overlap((one.offset, one.shape), (other.offset, other.shape)):
-            raise CheckpointError(f"{name} has elements twice: in {one.file} and in {other.file}")
-    found = sum(math.prod(piece.shape) for piece in entry.pieces)
-    if found != math.prod(entry.shape):
+    for first, second in combinations(entry.pieces, 2):
+        if overlap((first.offset, first.shape), (second.offset, second.shape)):
+            raise CheckpointError(
+                f"{name} has elements twice: in {first.file} and in {second.file}"
+            )
+    elements = sum(math.prod(piece.shape) for piece in entry.pieces)
+    if elements != math.prod(entry.shape):
         raise CheckpointError(
-            f"{name} {entry.shape} has {found} of its {math.prod(entry.shape)} elements in the "
+            f"{name} {entry.shape} has {elements} of its {math.prod(entry.shape)} elements in the "
             "index: no rank wrote the others"
         )
 
 
-def overlap(one: Box, other: Box) -> Box | None:
-    """Return the box that two boxes share, or None."""
-    begin = [max(a, b) for a, b in zip(one[0], other[0], strict=True)]
-    ends = zip(one[0], one[1], other[0], other[1], strict=True)
+def overlap(first: Box, second: Box) -> Box | None:
+    """Return the intersection of two boxes; None if it is empty."""
+    begin = [max(a, b) for a, b in zip(first[0], second[0], strict=True)]
+    ends = zip(first[0], first[1], second[0], second[1], strict=True)
     shape = [min(a + n, b + m) - c for (a, n, b, m), c in zip(ends, begin, strict=True)]
     return (begin, shape) if all(n > 0 for n in shape) else None
 
 
-def merge(parts: Iterable[Mapping[str, StoredTensor]]) -> dict[str, StoredTensor]:
-    """Join the ranks' entries into one table, and prove that it holds all that any rank holds.
+def merge(rank_entries: Iterable[Mapping[str, StoredTensor]]) -> dict[str, StoredTensor]:
+    """Merge the ranks' entries, and check that each element of every tensor was written once.
 
     Args:
-        parts: of each rank, an entry for every tensor of which it holds a part; its pieces are
-            those that the rank wrote, and may be none.
+        rank_entries: for each rank, an entry for every tensor of which it holds a slice; the
+            entry's pieces are those that the rank wrote, perhaps none.
 
     Raises:
         CheckpointError: ranks disagree about a tensor's dtype or shape, or an element of a tensor
             was written by no rank or by two.
     """
     whole: dict[str, StoredTensor] = {}
-    for part in parts:
-        for name, entry in part.items():
-            known = whole.setdefault(name, StoredTensor(entry.dtype, entry.shape, ()))
-            if (known.dtype, known.shape) != (entry.dtype, entry.shape):
+    for entries in rank_entries:
+        for name, entry in entries.items():
+            merged = whole.setdefault(name, StoredTensor(entry.dtype, entry.shape, ()))
+            if (merged.dtype, merged.shape) != (entry.dtype, entry.shape):
                 raise CheckpointError(
-                    f"ranks disagree about {name}: {known.dtype}{known.shape} or "
+                    f"ranks disagree about {name}: {merged.dtype}{merged.shape} or "
                     f"{entry.dtype}{entry.shape}; build one model on all of them"
                 )
-            whole[name] = StoredTensor(entry.dtype, entry.shape, known.pieces + entry.pieces)
+            whole[name] = StoredTensor(entry.dtype, entry.shape, merged.pieces + entry.pieces)
     for name, entry in whole.items():
         check(name, entry)
     return whole

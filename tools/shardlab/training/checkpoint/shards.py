@@ -1,4 +1,4 @@
-"""The files of a checkpoint, each a rank's pieces, in the safetensors format: tensors, no code."""
+"""The files of a checkpoint: each rank's pieces, in the safetensors format, which has no code."""
 
 from __future__ import annotations
 
@@ -13,45 +13,47 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from shardlab.training.checkpoint.index import CheckpointError, Index, Piece, StoredTensor, overlap
-from shardlab.training.checkpoint.parts import Held
+from shardlab.training.checkpoint.parameter_runs import TensorSlice
 
 INDEX = "index.json"
 
 
-def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, StoredTensor]:
-    """Write this rank's pieces to a file in `folder`, to the disk; return an entry for each tensor.
+def write(folder: Path, rank: int, slices: Sequence[TensorSlice]) -> dict[str, StoredTensor]:
+    """Write this rank's pieces to a file in `folder` and sync it; return an entry for each tensor.
 
-    A tensor that this rank holds and other ranks write has an entry without pieces, so that
-    `index.merge` finds a tensor that no rank writes.
+    A tensor that this rank holds and another rank writes has an entry without pieces, so that
+    `index.merge` notices tensors that no rank writes.
 
     Raises:
-        OSError: the disk's word.
+        OSError: the file can't be written.
     """
     file = folder / f"rank-{rank:05}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, torch.Tensor] = {}
     entries: dict[str, StoredTensor] = {}
-    for box in held:
-        dtype, shape = dtype_name(box.tensor.dtype), tuple(box.tensor.shape)
-        known = entries.setdefault(box.name, StoredTensor(dtype, box.shape, ()))
-        if not box.writes:
+    for tensor_slice in slices:
+        dtype, shape = dtype_name(tensor_slice.tensor.dtype), tuple(tensor_slice.tensor.shape)
+        entry = entries.setdefault(tensor_slice.name, StoredTensor(dtype, tensor_slice.shape, ()))
+        if not tensor_slice.writes:
             continue
-        key = f"{box.name}#{len(known.pieces)}" if known.pieces else ""
-        piece = Piece(f"{folder.name}/{file.name}", box.offset, shape, key)
-        entries[box.name] = StoredTensor(dtype, box.shape, (*known.pieces, piece))
-        # A clone: safetensors refuses tensors that share memory, as views into one buffer do.
-        tensors[key or box.name] = box.tensor.cpu().clone(memory_format=torch.contiguous_format)
+        key = f"{tensor_slice.name}#{len(entry.pieces)}" if entry.pieces else ""
+        piece = Piece(f"{folder.name}/{file.name}", tensor_slice.offset, shape, key)
+        entries[tensor_slice.name] = StoredTensor(dtype, tensor_slice.shape, (*entry.pieces, piece))
+        # A clone, because safetensors refuses tensors that share memory, such as views of a buffer.
+        tensors[key or tensor_slice.name] = tensor_slice.tensor.cpu().clone(
+            memory_format=torch.contiguous_format
+        )
     save_file(tensors, file)
-    settle(file)
-    settle(folder)
+    sync_to_disk(file)
+    sync_to_disk(folder)
     return entries
 
 
-def demand_files(root: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    """Refuse to commit an index of files that are not in this folder.
+def check_files(root: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Refuse to commit an index whose files aren't in this folder.
 
     Raises:
-        CheckpointError: names a missing file.
+        CheckpointError: a file is missing; names it.
     """
     files = {piece.file for tensor in tensors.values() for piece in tensor.pieces}
     if missing := sorted(file for file in files if not (root / file).is_file()):
@@ -62,8 +64,8 @@ def demand_files(root: Path, tensors: Mapping[str, StoredTensor]) -> None:
         )
 
 
-def settle(path: Path) -> None:
-    """Wait until a file or a folder's entries are on the disk."""
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file, or a folder's entries, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -72,16 +74,16 @@ def settle(path: Path) -> None:
 
 
 def commit(root: Path, content: bytes) -> None:
-    """Make `content` the index in one step: before it the old checkpoint is there, then the new."""
+    """Replace the index by `content`, atomically: the checkpoint is the old or the new one."""
     draft = root / f"{INDEX}.draft"
     draft.write_bytes(content)
-    settle(draft)
+    sync_to_disk(draft)
     draft.replace(root / INDEX)
-    settle(root)
+    sync_to_disk(root)
 
 
-def sweep(root: Path, current: str) -> None:
-    """Remove the shards that no index names any more, those of saves that were cut short too."""
+def remove_stale(root: Path, current: str) -> None:
+    """Remove the shards that the index doesn't name, also those of interrupted saves."""
     for folder in root.glob("shards-*"):
         if folder.name != current:
             shutil.rmtree(folder, ignore_errors=True)
@@ -93,78 +95,78 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class Reader:
-    """Reads boxes out of a checkpoint's files, from as many pieces as it takes.
+    """Reads slices from a checkpoint's files, each from all pieces that overlap with it.
 
     Args:
-        root: the checkpoint.
-        index: its index, checked.
+        root: the checkpoint's folder.
+        index: its checked index.
     """
 
     def __init__(self, root: Path, index: Index) -> None:
-        """Open nothing yet."""
+        """Start without open files."""
         self._root = root
         self._index = index
         self._files: dict[str, Any] = {}
 
-    def prepare(self, held: Held) -> None:
-        """Check that a box can be read: names, shape, dtype, files; reads no values.
+    def prepare(self, target: TensorSlice) -> None:
+        """Check name, shape, dtype and files of a slice, without reading its values.
 
         Raises:
-            CheckpointError: says what differs.
+            CheckpointError: the slice can't be read; says what differs.
         """
-        entry = self._index.tensors.get(held.name)
+        entry = self._index.tensors.get(target.name)
         if entry is None:
             raise CheckpointError(
-                f"the checkpoint has no {held.name}; it has {_some(self._index.tensors)}"
+                f"the checkpoint has no {target.name}; it has {_join_first(self._index.tensors)}"
             )
-        if entry.shape != held.shape:
+        if entry.shape != target.shape:
             raise CheckpointError(
-                f"{held.name} is {list(entry.shape)} in the checkpoint, {list(held.shape)} in this "
-                "model; make the model with the checkpoint's config"
+                f"{target.name} is {list(entry.shape)} in the checkpoint, {list(target.shape)} in "
+                "this model; make the model with the checkpoint's config"
             )
-        if entry.dtype != dtype_name(held.tensor.dtype):
+        if entry.dtype != dtype_name(target.tensor.dtype):
             raise CheckpointError(
-                f"{held.name} is {entry.dtype} in the checkpoint, "
-                f"{dtype_name(held.tensor.dtype)} in this model; make the model in that dtype, "
+                f"{target.name} is {entry.dtype} in the checkpoint, "
+                f"{dtype_name(target.tensor.dtype)} in this model; make the model in that dtype, "
                 "load, then convert"
             )
         for piece in entry.pieces:
-            if overlap((piece.offset, piece.shape), (held.offset, held.tensor.shape)):
-                self._check(held.name, piece, held.tensor.dtype)
+            if overlap((piece.offset, piece.shape), (target.offset, target.tensor.shape)):
+                self._check(target.name, piece, target.tensor.dtype)
 
-    def read(self, held: Held) -> None:
+    def read(self, target: TensorSlice) -> None:
         """Fill `held.tensor`.
 
         Raises:
             CheckpointError: a file cannot be read.
         """
-        for piece in self._index.tensors[held.name].pieces:
-            shared = overlap((piece.offset, piece.shape), (held.offset, held.tensor.shape))
+        for piece in self._index.tensors[target.name].pieces:
+            shared = overlap((piece.offset, piece.shape), (target.offset, target.tensor.shape))
             if shared is None:
                 continue
-            here, there = (
+            target_index, source_index = (
                 tuple(slice(b - o, b - o + n) for b, n, o in zip(*shared, origin, strict=True))
-                for origin in (held.offset, piece.offset)
+                for origin in (target.offset, piece.offset)
             )
             file = self._open(piece.file)
             try:
-                key = piece.key or held.name
-                part = file.get_slice(key)[there] if there else file.get_tensor(key)
+                key = piece.key or target.name
+                part = file.get_slice(key)[source_index] if source_index else file.get_tensor(key)
             except SafetensorError as error:
-                raise CheckpointError(f"{held.name} in {piece.file}: {error}") from None
-            held.tensor[here].copy_(part)
+                raise CheckpointError(f"{target.name} in {piece.file}: {error}") from None
+            target.tensor[target_index].copy_(part)
 
     def _check(self, name: str, piece: Piece, dtype: torch.dtype) -> None:
         file = self._open(piece.file)
         try:
-            found = file.get_slice(piece.key or name)
-            shape = tuple(found.get_shape())
+            stored = file.get_slice(piece.key or name)
+            shape = tuple(stored.get_shape())
         except SafetensorError as error:
             raise CheckpointError(f"{piece.file} should hold {name}: {error}") from None
         sample = torch.empty(0, dtype=dtype)
-        if shape != piece.shape or found.get_dtype() != _CODES.get(sample.dtype):
+        if shape != piece.shape or stored.get_dtype() != _CODES.get(sample.dtype):
             raise CheckpointError(
-                f"{name} in {piece.file} is {found.get_dtype()} {list(shape)}; the index says "
+                f"{name} in {piece.file} is {stored.get_dtype()} {list(shape)}; the index says "
                 f"{dtype_name(dtype)} {list(piece.shape)}: the file is not of this save"
             )
 
@@ -190,6 +192,6 @@ _CODES = {
 }  # fmt: skip
 
 
-def _some(names: Any, most: int = 6) -> str:
+def _join_first(names: Any, limit: int = 6) -> str:
     listed = sorted(names)
-    return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
+    return ", ".join(listed[:limit]) + (", …" if len(listed) > limit else "")

@@ -1,4 +1,4 @@
-"""Which labs a command is about: from the paths it was given, or all of them in the repository."""
+"""Finds the labs that a command is about: those of the given paths, or all in the repository."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from notelab.regular_files import read_regular
 
 _LONGEST_IGNORE = 1_000_000  # bytes
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
-_QUOTED = re.compile(r"RESULTS(?:\.[a-z]{2})?\.md\Z")
+_RESULTS_PAGE = re.compile(r"RESULTS(?:\.[a-z]{2})?\.md\Z")
 Wanted = dict[Path, set[Path] | None]
 
 
@@ -35,19 +35,17 @@ def default_labs(here: Path) -> list[Path]:
     return labs
 
 
-def asked(
-    paths: list[Path], load: Callable[[Path], Lab], *, idle: bool = False
+def select_labs(
+    paths: list[Path], load: Callable[[Path], Lab], *, may_be_nothing: bool = False
 ) -> tuple[Wanted, list[Path]]:
-    """Sort paths into labs: each lab's folder with the pages asked for (None: the whole lab).
+    """Return each lab's folder with its selected pages (None: the whole lab), and unknown files.
 
-    No path asks for every lab of the repository.
+    Without paths, every lab of the repository is selected.
 
     Args:
-        paths: labs' folders, folders of labs, pages, or any file that a lab hangs on.
+        paths: folders of labs, folders that contain labs, pages, or files that affect a lab.
         load: reads the lab in a folder.
-        idle: nothing to do is no fault, as for a hook that hands over whatever is committed.
-
-    Returns also the files that no lab knows.
+        may_be_nothing: allow that no lab is affected, for a hook that passes all committed files.
 
     Raises:
         NotelabError: a path doesn't exist, a folder is no lab, or no lab knows any of the files.
@@ -56,18 +54,18 @@ def asked(
         return dict.fromkeys(default_labs(Path.cwd())), []
     wanted: Wanted = {}
     strays: list[Path] = []
-    houses: dict[Path, _House] = {}
+    repositories: dict[Path, _Repository] = {}
     for path in paths:
-        resolved = _resolved(path)
-        # os.path answers also for a name that is too long, where Path raises.
+        resolved = _resolve_path(path)
+        # Unlike Path, os.path doesn't raise for a name that is too long.
         if os.path.isdir(resolved):  # noqa: PTH112
             wanted |= dict.fromkeys(_labs_in(resolved))
             continue
         if not os.path.exists(resolved):  # noqa: PTH110
             raise NotelabError(f"{path}: no such file or folder")
         root = repository_root(resolved.parent)
-        house = houses.setdefault(root, _House(root, load))
-        whole, owners = house.hanging_on(resolved), house.pages.get(resolved, [])
+        repository = repositories.setdefault(root, _Repository(root, load))
+        whole, owners = repository.affected_by(resolved), repository.pages.get(resolved, [])
         for owner in owners:
             pages = wanted.setdefault(owner, set())
             if pages is not None:
@@ -75,53 +73,53 @@ def asked(
         wanted |= dict.fromkeys(whole)
         if not whole and not owners:
             strays.append(path)
-    if not wanted and not idle:
+    if not wanted and not may_be_nothing:
         raise NotelabError(
-            f"{', '.join(map(str, strays[:3]))}: no page of a lab, nor a file that a lab hangs on",
+            f"{', '.join(map(str, strays[:3]))}: no page of a lab, nor a file that affects one",
             hint="a lab.toml names its notes and `pages`; without PATH every lab is taken",
         )
     return wanted, strays
 
 
-def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = "") -> Path:
+def find_lab(source: str, folder: Path | None, here: Path, *, to_write: str = "") -> Path:
     """Return the folder of the lab that owns `source` and its pin.
 
-    Where several do, the first will do to read from. A command that writes says in `to_write` how
-    it is typed, and is told to name the lab.
+    If several labs own it, a command that only reads gets the first. A command that writes gives
+    its own text as `to_write`, and then the user has to name the lab.
 
     Raises:
-        NotelabError: no lab has it; the message names the sources there are. Or several own it.
+        NotelabError: no lab has the source (the message lists all sources), or several own it.
     """
     labs = [folder.resolve()] if folder else default_labs(here)
     owners: dict[str, dict[Path, None]] = {}
-    for one in labs:
-        lab = lab_file.load(one)
+    for lab_folder in labs:
+        lab = lab_file.load(lab_folder)
         for name in lab.sources:
             owners.setdefault(name, {})[lab.pins_folder] = None
-    known = {name: next(iter(folders)) for name, folders in owners.items()}
-    if source not in known:
-        raise no_such_source(source, known)
+    folder_by_source = {name: next(iter(folders)) for name, folders in owners.items()}
+    if source not in folder_by_source:
+        raise unknown_source_error(source, folder_by_source)
     if to_write and len(owners[source]) > 1:
-        names = ", ".join(display_path(one) for one in owners[source])
+        names = ", ".join(display_path(lab_folder) for lab_folder in owners[source])
         raise NotelabError(
             f"{len(owners[source])} labs have a source called {source!r}: {names}",
             hint="name the one you mean: "
             f"`{to_write} --lab {display_path(list(owners[source])[-1])}`",
         )
-    return known[source]
+    return folder_by_source[source]
 
 
-def no_such_source(name: str, known: Iterable[str]) -> NotelabError:
-    """Return the error that says which sources there are, and the nearest."""
-    names = ", ".join(f"`{one}`" for one in known) or "none"
+def unknown_source_error(name: str, sources: Iterable[str]) -> NotelabError:
+    """Return the error that lists the known sources and suggests the closest."""
+    names = ", ".join(f"`{source}`" for source in sources) or "none"
     return NotelabError(
         f"no lab has a source called {name!r}; there are: {names}",
-        hint=did_you_mean(name, known),
+        hint=did_you_mean(name, sources),
     )
 
 
-class _House:
-    """The labs of a repository; by page those that judge it; and which of them know a file."""
+class _Repository:
+    """The labs of a repository, and for each page the labs that judge it."""
 
     def __init__(self, root: Path, load: Callable[[Path], Lab]) -> None:
         self._labs = {folder: load(folder) for folder in labs_below(root)}
@@ -134,32 +132,32 @@ class _House:
                 if not page.listed and not page.problem:
                     self._perhaps_generated.add(page.path)
 
-    def hanging_on(self, file: Path) -> list[Path]:
-        """Return the labs that a file puts in question as a whole, every page of theirs."""
-        if _QUOTED.match(file.name) and file in self.pages:
+    def affected_by(self, file: Path) -> list[Path]:
+        """Return the labs that must be checked again completely when `file` changes."""
+        if _RESULTS_PAGE.match(file.name) and file in self.pages:
             return list(self._labs)  # any page may quote its numbers
-        found = list(self._generated_from(file))
-        near = next((folder for folder in file.parents if folder in self._labs), None)
-        own = near is not None and (file.suffix != ".md" or file.name == LAB_FILE)
+        affected = list(self._generated_from(file))
+        nearest = next((folder for folder in file.parents if folder in self._labs), None)
+        belongs_to_nearest = nearest is not None and (file.suffix != ".md" or file.name == LAB_FILE)
         for folder, lab in self._labs.items():
-            borrows = near == lab.pins_folder and file.parent == near
+            borrows = nearest == lab.pins_folder and file.parent == nearest
             pins = file.parent == lab.pins_folder and any(
                 source.pin == file.name for source in lab.sources.values()
             )
-            if pins or (own and (folder == near or borrows)):
-                found.append(folder)
-        return list(dict.fromkeys(found))
+            if pins or (belongs_to_nearest and (folder == nearest or borrows)):
+                affected.append(folder)
+        return list(dict.fromkeys(affected))
 
     def _generated_from(self, file: Path) -> Iterator[Path]:
-        """Yield the labs of the pages that were generated from a file."""
+        """Yield the labs whose pages were generated from a file."""
         above = set(file.parents)
         for page in self._perhaps_generated:
             if page.parent in above and file in results_page.input_files(page):
                 yield from self.pages[page]
 
 
-def _resolved(path: Path) -> Path:
-    """Return where a path leads; of a link to a file outside of its repository, the link."""
+def _resolve_path(path: Path) -> Path:
+    """Resolve a path; a link that leads out of its repository is returned itself."""
     resolved = path.resolve()
     if not os.path.islink(path):  # noqa: PTH114 (Path raises for a name that is too long)
         return resolved
@@ -180,15 +178,15 @@ def _labs_in(folder: Path) -> list[Path]:
 
 
 def labs_below(root: Path) -> list[Path]:
-    """Return the folders with a lab.toml, but those of another repository or of an installation.
+    """Return the folders with a lab.toml, except in other repositories and installations.
 
-    What .gitignore names is none of ours either. Outside of a repository only two floors are
-    searched: nobody wants all of a home read.
+    Folders that .gitignore names are skipped. Outside of a repository only two levels are searched,
+    so that a whole home folder is never read.
     """
     labs = []
     top = repository_root(root)
     deep = (root / ".git").exists() or top != root
-    ignored = _ignored(top)
+    ignored = _read_ignored_names(top)
     for place, folders, files in os.walk(root):
         here = Path(place)
         if LAB_FILE in files:
@@ -201,8 +199,8 @@ def labs_below(root: Path) -> list[Path]:
     return sorted(labs)
 
 
-def _ignored(root: Path) -> set[str]:
-    """Return the folders that .gitignore names, without a wildcard: a built site holds labs too."""
+def _read_ignored_names(root: Path) -> set[str]:
+    """Return the names in .gitignore that hold no wildcard; a built site contains labs, too."""
     try:
         data = read_regular(root / ".gitignore", _LONGEST_IGNORE)
     except OSError:
@@ -216,5 +214,5 @@ def _is_foreign(folder: Path) -> bool:
     name = folder.name
     if name.startswith(".") or name in _NOT_OURS:
         return True
-    held = (folder / ".git", folder / "pyvenv.cfg")
-    return any(os.path.exists(place) for place in held)  # noqa: PTH110 (a walk asks thousands)
+    markers = (folder / ".git", folder / "pyvenv.cfg")
+    return any(os.path.exists(place) for place in markers)  # noqa: PTH110 (a walk asks thousands)

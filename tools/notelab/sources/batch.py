@@ -1,4 +1,4 @@
-"""A question under way: what is still wanted, what was said so far, and whether it holds."""
+"""One batch of files asked of a source: what is still wanted, and the answers so far."""
 
 from collections.abc import Callable, Iterable
 
@@ -22,15 +22,15 @@ from notelab.sources.store import Store
 Answer = Found | Absent | Unreachable
 
 
-class Pending:
-    """What is still wanted of a source, and what was said so far about each path.
+class Batch:
+    """The files that are still wanted of a source, and the answers and reasons for each path.
 
-    `showed_the_commit` and `lacks_the_commit` say whether a provider proved to have the pinned
-    commit, and which said that there is none.
+    `showed_the_commit` says whether a provider proved to have the pinned commit;
+    `lacks_the_commit` lists the answers of those that say that it doesn't exist.
     """
 
     def __init__(self, source: Source, wanted: Wanted, store: Store) -> None:
-        """Settle what needs nobody: what the store has, and what can't be asked for."""
+        """Answer paths that need no provider: those in the store and those that are invalid."""
         self.source, self._store = source, store
         self.wanted = dict(wanted)
         self.answers: dict[str, Answer] = {}
@@ -51,53 +51,55 @@ class Pending:
                 self._settle(path, Unreachable(path, [f"{source.name} has no usable pin"]))
 
     def take(self, who: str, ask: Callable[[], Answers]) -> None:
-        """Take a provider's answers, each only if its bytes hold; or its reason, if it has none."""
+        """Take a provider's answers, each only if its bytes are right; if it fails, its reason."""
         try:
             answers = ask()
         except (SourceError, OSError) as fault:
             line = " ".join(f"{who}: {fault}".split())
             if isinstance(fault, UnknownCommitError):
                 self.lacks_the_commit.append(line)
-            self.doubt_all(line)
+            self.add_reason(line)
             return
         for path, answer in answers.items():
             if isinstance(answer, Refused):
-                self._doubt(path, [answer.reason])
+                self._add_reasons(path, [answer.reason])
                 if answer.final:
                     self._settle(path, Unreachable(path, [answer.reason]))
             elif isinstance(answer, Absent) and answer.definite:
                 self.showed_the_commit = True
                 self._settle(path, answer)
             elif isinstance(answer, Absent):
-                self._lacking[path] = answer.near
-                self._doubt(path, answer.reasons)
+                self._lacking[path] = answer.suggestions
+                self._add_reasons(path, answer.reasons)
             else:
                 self.showed_the_commit |= answer.proof is not None
                 self._judge(who, path, answer)
 
-    def doubt_all(self, reason: str) -> None:
-        """Keep why a provider delivered nothing."""
+    def add_reason(self, reason: str) -> None:
+        """Record why a provider delivered nothing, for every path that is still wanted."""
         for path in self.wanted:
-            self._doubt(path, [reason])
+            self._add_reasons(path, [reason])
 
     def give_up(self) -> None:
-        """Answer whatever is still wanted with what was said of it."""
+        """Answer every path that is still wanted with the reasons that were collected."""
         for path, blob in list(self.wanted.items()):
-            reasons, near = self._reasons[path], self._lacking.get(path)
-            if near is not None and blob is None:
-                self._settle(path, Absent(path, definite=False, near=near, reasons=reasons))
+            reasons, suggestions = self._reasons[path], self._lacking.get(path)
+            if suggestions is not None and blob is None:
+                self._settle(
+                    path, Absent(path, definite=False, suggestions=suggestions, reasons=reasons)
+                )
             else:
                 self._settle(path, Unreachable(path, reasons, self._disputes.get(path, "")))
 
     def _judge(self, who: str, path: str, offered: Offered) -> None:
-        known = self.wanted[path]
+        expected = self.wanted[path]
         blob = blob_id(offered.data)
-        if known is not None and blob != known:
-            reason = f"{who}: has blob {blob}, the lock has {known}"
+        if expected is not None and blob != expected:
+            reason = f"{who}: has blob {blob}, the lock has {expected}"
             self._disputes.setdefault(path, reason)
-            self._doubt(path, [reason])
-        elif known is None and offered.proof is None:
-            self._doubt(
+            self._add_reasons(path, [reason])
+        elif expected is None and offered.proof is None:
+            self._add_reasons(
                 path, [f"{who}: names no commit, so it proves only files that the lock knows"]
             )
         else:
@@ -108,5 +110,5 @@ class Pending:
         self.answers[path] = answer
         del self.wanted[path]
 
-    def _doubt(self, path: str, reasons: Iterable[str]) -> None:
-        self._reasons[path] += [one for one in reasons if one not in self._reasons[path]]
+    def _add_reasons(self, path: str, reasons: Iterable[str]) -> None:
+        self._reasons[path] += [reason for reason in reasons if reason not in self._reasons[path]]

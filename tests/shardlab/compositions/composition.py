@@ -1,4 +1,4 @@
-"""A composition of what shardlab offers, drawn from a seed, and one step of it.
+"""A composition of what shardlab offers, drawn from a seed.
 
 What a draw may hold is all that is said to work together; what isn't must be refused, which
 test_compositions.py asks for. The grid's rest is data.

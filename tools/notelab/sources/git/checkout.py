@@ -1,4 +1,4 @@
-"""A pinned tree laid out to read: a real clone at the pin, with nothing of the remote's run."""
+"""Checks a pinned tree out for reading: a real clone in which nothing of the remote's runs."""
 
 from pathlib import Path
 from shlex import quote
@@ -8,18 +8,18 @@ from tempfile import mkdtemp
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git import tree as git_tree
 from notelab.sources.git.command import GitCommand
-from notelab.sources.git.mirror import git_dir_of
-from notelab.sources.git.reach import Reach
+from notelab.sources.git.mirror import find_git_dir
+from notelab.sources.git.probe import HostProbe
 from notelab.sources.git.url import check_url
 
 _SECONDS = 1800  # a whole tree can be hundreds of megabytes
 
 
-def already_there(source: Source, directory: Path) -> bool:
-    """Say whether `directory` already is a clone at the source's pin.
+def is_checked_out(source: Source, directory: Path) -> bool:
+    """Tell whether `directory` already is a clone at the source's pin.
 
     Raises:
-        SourceError: it is, but its files are not the commit's any more.
+        SourceError: it is, but some of its files were changed.
     """
     git_dir = directory / ".git"
     if not git_dir.is_dir():
@@ -38,12 +38,12 @@ def already_there(source: Source, directory: Path) -> bool:
     return True
 
 
-def lay_out(source: Source, directory: Path, mirror: Path | None, *, offline: bool) -> None:
-    """Make `directory` a clone of one commit, the pin, from the mirror or the remote.
+def check_out(source: Source, directory: Path, mirror: Path | None, *, offline: bool) -> None:
+    """Make `directory` a clone of the pinned commit, from the mirror or the remote.
 
     Raises:
-        SourceError: the folder is not empty, or nobody hands the whole tree over; then the folder
-            is as it was.
+        SourceError: the folder is not empty, or no provider has the whole tree; then the folder
+            is left as it was.
     """
     if directory.is_symlink() or (
         directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
@@ -69,23 +69,23 @@ def lay_out(source: Source, directory: Path, mirror: Path | None, *, offline: bo
 
 
 def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -> None:
-    made = GitCommand(None).run("init", "--quiet", "--template=", "--", str(folder))
-    if made.status:
-        raise SourceError(f"{folder}: {made.why()}")
+    init = GitCommand(None).run("init", "--quiet", "--template=", "--", str(folder))
+    if init.status:
+        raise SourceError(f"{folder}: {init.why()}")
     git_dir = folder / ".git"
-    own = GitCommand(git_dir)
-    own.run("config", "remote.origin.url", source.url)
-    own.run("config", "core.symlinks", "false")
-    own.run("config", "advice.detachedHead", "false")
-    reasons = [_from_mirror(git_dir, mirror, source.commit)] if mirror else []
-    if not git_tree.has_commit(own, source.commit) and not offline:
+    local_git = GitCommand(git_dir)
+    local_git.run("config", "remote.origin.url", source.url)
+    local_git.run("config", "core.symlinks", "false")
+    local_git.run("config", "advice.detachedHead", "false")
+    reasons = [_fetch_from_mirror(git_dir, mirror, source.commit)] if mirror else []
+    if not git_tree.has_commit(local_git, source.commit) and not offline:
         git = GitCommand(git_dir, "https:ssh:file")
         try:
-            Reach().check(source.url, git)
+            HostProbe().check(source.url, git)
             reasons.append(_fetch(git, "origin", source.commit))
         except SourceError as fault:
             reasons.append(str(fault))
-    if not git_tree.has_commit(own, source.commit):
+    if not git_tree.has_commit(local_git, source.commit):
         why = "; ".join(reason for reason in reasons if reason) or "offline, and no mirror"
         raise SourceError(
             f"nobody hands over the whole tree of {source.name}: {why}",
@@ -98,16 +98,16 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
         raise SourceError(f"{source.name} could not be laid out: {checkout.why()}")
 
 
-def _from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:
-    there = git_dir_of(mirror)
-    if there is None:
+def _fetch_from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:
+    git_dir_of_mirror = find_git_dir(mirror)
+    if git_dir_of_mirror is None:
         return f"mirror {mirror}: no git repository"
-    # file:// and not a bare path: a path would have git link its objects, hooks and alternates.
-    return _fetch(GitCommand(git_dir, "file"), there.as_uri(), commit)
+    # With a bare path instead of file://, git would link the clone's objects and alternates.
+    return _fetch(GitCommand(git_dir, "file"), git_dir_of_mirror.as_uri(), commit)
 
 
 def _fetch(git: GitCommand, remote: str, commit: str) -> str:
-    """Return '' where the commit came with its whole tree, else why not."""
+    """Fetch the commit with its whole tree; return '', or why that failed."""
     assert git.git_dir is not None
     (git.git_dir / "shallow.lock").unlink(missing_ok=True)
     options = ("--quiet", "--no-tags", "--depth=1", "--no-write-fetch-head")

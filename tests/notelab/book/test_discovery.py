@@ -1,11 +1,11 @@
-"""What a hook hands over leads to every lab that hangs on it, wherever lab and page lie."""
+"""A changed file selects every lab that it affects, wherever the lab and its pages are."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from notelab.book.finding_labs import asked, default_labs
+from notelab.book.discovery import default_labs, select_labs
 from notelab.errors import NotelabError
 from notelab.lab.lab import load
 from notelab.page import results_page
@@ -39,14 +39,14 @@ def spread(scratch: Scratch) -> Scratch:
 
 def labs(scratch: Scratch, *paths: str) -> dict[str, bool]:
     """Each lab that is checked, and whether as a whole."""
-    wanted, _ = asked([scratch.book / path for path in paths], load, idle=True)
+    wanted, _ = select_labs([scratch.book / path for path in paths], load, may_be_nothing=True)
     return {lab.name: only is None for lab, only in wanted.items()}
 
 
 def test_all_labs_of_the_repository_are_checked_and_none_of_another(spread: Scratch) -> None:
-    other = spread.book / "clone"
-    shutil.copytree(spread.lab, other / "experiments" / "99-other")
-    (other / ".git").mkdir()
+    foreign = spread.book / "clone"
+    shutil.copytree(spread.lab, foreign / "experiments" / "99-other")
+    (foreign / ".git").mkdir()
     hidden = spread.book / ".cache" / "lab"
     hidden.mkdir(parents=True)
     (hidden / "lab.toml").write_text("")

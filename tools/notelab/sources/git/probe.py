@@ -1,4 +1,4 @@
-"""Whether a git host answers at all, asked once a run and for ten seconds at most."""
+"""Finds out whether a git host answers; each host is asked once a run, for ten seconds."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ import socket
 from notelab.sources.answers import SourceError
 from notelab.sources.git.command import GitCommand
 from notelab.sources.git.url import endpoint
-from notelab.sources.in_time import within
+from notelab.sources.timeouts import run_within
 
 _SECONDS = 10
 _OWN_WAYS = (
@@ -15,18 +15,20 @@ _OWN_WAYS = (
 )
 
 
-class Reach:
-    """Remembers, for the length of a run, which hosts can't be reached."""
+class HostProbe:
+    """Remembers during one run which hosts can't be reached."""
 
     def __init__(self) -> None:
-        """Nothing is asked yet."""
+        """Start with no host known."""
         self._known: dict[tuple[str, int], str] = {}
 
     def check(self, url: str, git: GitCommand) -> None:
-        """Connect to the host of `url`, as git's own settings would have it.
+        """Connect to the host of `url`, after git's settings have rewritten the address.
+
+        With a proxy or a command of the user's own, no connection is tried.
 
         Raises:
-            SourceError: it can't be reached; a proxy is taken on trust.
+            SourceError: it can't be reached.
         """
         rewritten = git.run("ls-remote", "--get-url", "--", url)
         where = rewritten.out.decode("utf-8", "replace").strip() if not rewritten.status else ""
@@ -36,15 +38,15 @@ class Reach:
         if git.run("config", "--get-urlmatch", "http.proxy", where or url).status == 0:
             return
         if place not in self._known:
-            self._known[place] = _connected(*place)
+            self._known[place] = _connect(*place)
         if self._known[place]:
             raise SourceError(self._known[place])
 
 
-def _connected(host: str, port: int) -> str:
-    """Return '' once a connection stands, else why none does; name servers may hang for longer."""
+def _connect(host: str, port: int) -> str:
+    """Connect once; return '' or why it failed. A limit applies, as name servers may hang."""
     try:
-        within(_SECONDS, host, lambda: socket.create_connection((host, port), _SECONDS).close())
+        run_within(_SECONDS, host, lambda: socket.create_connection((host, port), _SECONDS).close())
     except OSError as fault:
         return f"{host} can't be reached ({fault.strerror or fault})"
     except SourceError:

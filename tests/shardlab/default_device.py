@@ -1,4 +1,4 @@
-"""A rank's device as torch's default, so that a test body says so nowhere else."""
+"""A rank's device as torch's default: a test body then names no device."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from shardlab.comm import World
 
 
-def its_device(world: World) -> AbstractContextManager[Any]:
-    """Let torch make new tensors on the rank's device.
+def default_device(world: World) -> AbstractContextManager[Any]:
+    """Return a context in which torch makes new tensors on the device of `world`.
 
     On the CPU they are made there anyway, and `with torch.device("cpu")` would send every operation
     through Python for nothing.
@@ -19,12 +19,12 @@ def its_device(world: World) -> AbstractContextManager[Any]:
     return nullcontext() if world.device.type == "cpu" else world.device
 
 
-def on_its_device(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a body so."""
+def on_default_device(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate `body(world, *args)` so that it runs under `default_device(world)`."""
 
     @wraps(body)
     def run(world: World, *args: Any) -> Any:
-        with its_device(world):
+        with default_device(world):
             return body(world, *args)
 
     return run

@@ -1,4 +1,4 @@
-"""Files as other programs write them, made here: the numbers are a known line's."""
+"""Makes files in the formats of other programs; their numbers follow a known line."""
 
 import json
 

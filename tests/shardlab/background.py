@@ -1,9 +1,9 @@
-"""Work that is done beside the tests, in a process of its own.
+"""Work that a background process does while the tests run.
 
-What waits for processes that it launches, or only computes, would leave a core idle while every
-other test waits for it. A test that is marked `beside(work=..., of=(...))` finds what `work(*of)`
-returned in the fixture `done_beside`. The works of all chosen tests are done one after another,
-from this folder's first test on. A work is a module-level function.
+Work that waits for processes that it launches, or only computes, would leave a core idle while
+every other test waits for it. A test that is marked `background(work=..., of=(...))` finds what
+`work(*of)` returned in the fixture `background_result`. The process does the works of all chosen
+tests one after another, from this folder's first test on. A work is a module-level function.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Work = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def work_of(item: pytest.Item) -> Work | None:
-    """What a test wants done, if anything."""
-    mark = item.get_closest_marker("beside")
+    """Return the function that the test's marker names and its arguments; None without one."""
+    mark = item.get_closest_marker("background")
     return (mark.kwargs["work"], mark.kwargs.get("of", ())) if mark else None
 
 
-class Beside:
-    """The works of a session's tests, and the process that does each of them once.
+class BackgroundWork:
+    """The process that does each work of a session's tests once, and what the works returned.
 
     Args:
-        works: what the tests want done, in their order.
+        works: (function, arguments) of the tests, in their order.
     """
 
     def __init__(self, works: list[Work]) -> None:
@@ -48,10 +48,10 @@ class Beside:
         child_end.close()
 
     def result(self, work: Work, timeout: float = LIMIT) -> Any:
-        """Return what a work returned, once it is done.
+        """Wait for a work, at most `timeout` seconds, and return what it returned.
 
         Raises:
-            Failed: (pytest's) it raised, its process ended, or it took too long.
+            Failed: (pytest's) the work raised, its process ended, or it took too long.
         """
         while work not in self._done:
             if not self._answers.poll(timeout):
@@ -69,7 +69,7 @@ class Beside:
         return what
 
     def stop(self) -> None:
-        """End what is still running, launches of its own too."""
+        """End the process and the processes that its works launched."""
         pid = self._process.pid
         assert pid is not None
         if self._process.is_alive():
