@@ -130,7 +130,7 @@ def test_a_file_that_is_no_page_is_passed_over_beside_one_that_is_and_said(
     scratch.book.joinpath("README.md").write_text("# Hello\n")
     done = scratch.run("check", "README.md", "experiments/01-scratch/note.md")
     assert done.returncode == 0
-    assert "README.md is no page of a lab" in done.stderr
+    assert "README.md belongs to no lab" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["check", "fetch", "lock", "recall"])
