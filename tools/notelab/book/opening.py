@@ -68,7 +68,7 @@ def _read_mirrors(
         mirrors[_normalize(name)] = _expand(folder)
     for name, path in mirrors.items():
         if not path.is_dir():
-            raise NotelabError(f"the mirror of `{name}`, {path}, is no folder")
+            raise NotelabError(f"the mirror of `{name}`, {path}, is not a folder")
     return mirrors
 
 
