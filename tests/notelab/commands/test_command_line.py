@@ -104,7 +104,7 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
                 ["show", "pkg/scaler.py:L1"],
             )
         ),
-        (["check", "--mirror", "up=~nobody-here/up"], "nobody here is called that"),
+        (["check", "--mirror", "up=~nobody-here/up"], "no user has this name"),
         (["compare", "experiments/01-scratch/note.md"], "note.md/lab.toml: no such lab file"),
         (["check", "--output-format", "xml"], "xml"),
         (["explain", "N999"], "no rule"),

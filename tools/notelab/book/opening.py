@@ -76,7 +76,7 @@ def _expand(typed: str) -> Path:
     try:
         return Path(typed).expanduser()
     except RuntimeError:
-        raise NotelabError(f"{typed}: nobody here is called that") from None
+        raise NotelabError(f"{typed}: no user has this name") from None
 
 
 def _normalize(name: str) -> str:
