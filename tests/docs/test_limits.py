@@ -16,7 +16,7 @@ CLOCKS = {"monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "
 NAMES = {"LIMIT", "PATIENCE", "timeout"}
 WAITS = {"wait", "join", "poll"}
 # What these wait for never comes: that the time runs out is what is tested.
-RUNS_OUT = {"launch.run", "broken", "World", "Watchdog"}
+RUNS_OUT = {"launch.run", "run_broken", "World", "Watchdog"}
 FILES = [
     path
     for path in sorted((ROOT / "tests").rglob("*.py"))

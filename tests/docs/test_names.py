@@ -54,15 +54,15 @@ WORDS = frozenset(
 # Per cent of all bindings, and how many functions and classes may have such a word as their name.
 ROOMS = {
     "tools/costlab": (0.5, 0),
-    "tools/notelab": (0.5, 1),
-    "tools/shardlab": (0.6, 2),
+    "tools/notelab": (0.5, 0),
+    "tools/shardlab": (0.5, 0),
     "tools/sitelab": (0.5, 0),
     "experiments": (0.5, 0),
     "tests/costlab": (1.0, 0),
     "tests/docs": (1.0, 0),
     "tests/fresh": (1.0, 0),
     "tests/notelab": (1.0, 0),
-    "tests/shardlab": (2.0, 15),
+    "tests/shardlab": (1.0, 0),
     "tests/site": (1.0, 0),
     "tests/slurm": (1.0, 0),
 }

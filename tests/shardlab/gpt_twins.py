@@ -92,7 +92,7 @@ def compared(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
         ]
         with mcore.megatron(tensor=first.tensor, pipeline=first.pipeline):
             references = [
-                trained(case, Theirs(case, grid, whole), grid)
+                trained(case, MegatronTwin(case, grid, whole), grid)
                 for case, whole in zip(cases, weights, strict=True)
             ]
     pairs = zip(cases, ours, references, strict=True)
@@ -108,7 +108,7 @@ def grid_of(world: World, case: Case) -> Grid:
     )  # fmt: skip
 
 
-def trained(case: Case, twin: Ours | Theirs, grid: Grid) -> dict[str, Tensor]:
+def trained(case: Case, twin: Ours | MegatronTwin, grid: Grid) -> dict[str, Tensor]:
     """What the first forward and backward gave, and the parameters after all steps."""
     seen: dict[str, Tensor] = {}
     optimizer = torch.optim.SGD([p for _, p in twin.named_parameters()], lr=1e-2, momentum=0.9)
@@ -162,7 +162,7 @@ class Ours:
         return losses
 
 
-class Theirs:
+class MegatronTwin:
     """Megatron's stage, in its DDP, under its schedule; its parallel state must stand."""
 
     def __init__(self, case: Case, grid: Grid, weights: dict[str, Tensor]) -> None:

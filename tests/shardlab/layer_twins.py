@@ -19,7 +19,7 @@ from tests.shardlab.difference import random_like
 S, B, H, F = 8, 2, 16, 24
 STEPS = 10
 Call = Callable[[Tensor], Tensor]
-Found = dict[str, dict[str, float]]
+Errors = dict[str, dict[str, float]]
 
 
 def fp64(world: World) -> Init:

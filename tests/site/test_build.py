@@ -92,7 +92,7 @@ def test_each_languages_search_has_every_section_even_where_both_read_alike(site
 
     english, spanish = (site / part / "search/search_index.json" for part in ("", "es"))
     assert places(english) == places(spanish)
-    assert places(english)  # of which pages, pages/test_gate.py says
+    assert places(english)  # test_answer_pages.py checks which pages
 
 
 @pytest.mark.parametrize("part", ["", "es"])

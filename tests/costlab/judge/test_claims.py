@@ -60,6 +60,25 @@ def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
     load_text(tmp_path, CITED)
 
 
+INSTEAD = 'instead = { en = "It is true of c.", es = "Es cierto en d." }\n'
+
+
+@pytest.mark.parametrize("spelt", ["too-strong", "too strong"])
+def test_a_claim_may_be_too_strong_by_its_cases_or_by_its_citation(
+    tmp_path: Path, spelt: str
+) -> None:
+    path = tmp_path / "claims.toml"
+    by_cases = ONE.replace("[[claim.case]]", f'mixed = "{spelt}"\n{INSTEAD}[[claim.case]]')
+    second = '[[claim.case]]\ntests = [{ metric = "count.a", op = "==", value = 3 }]\n'
+    path.write_text(by_cases + second, "utf-8")
+    metrics = {"count.a": Metric(id="count.a", value=2, unit="count", how="counted")}
+    (only,) = judge(load(path), metrics, {})
+    assert only.verdict == "too strong"
+    path.write_text(CITED.replace('"stale"', f'"{spelt}"'), "utf-8")
+    (only,) = judge(load(path), {}, {})
+    assert only.verdict == "too strong"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -87,6 +106,13 @@ def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
         (CITED.replace('"stale"', '"holds only if"'), "`instead` begins with 'Holds only if'"),
         (CITED.replace('en = "c"', 'en = "Holds only if c"').replace(
             'es = "d"', 'es = "Solo vale si d"'), "claim 'one' is 'stale'; `instead` begins"),
+        (ONE.replace("[[claim.case]]", 'mixed = "too-strong"\n[[claim.case]]'), "lacks `instead`"),
+        (ONE.replace("[[claim.case]]", 'mixed = "refuted"\n[[claim.case]]'), "Invalid enum value"),
+        (CITED + 'mixed = "too-strong"', "unknown field `mixed`"),
+        (CITED.replace("verdict", 'mixed = "too-strong"\nverdict'), "lacks [[claim.case]]"),
+        (ONE.replace("[[claim.case]]", 'mixed = "too-strong"\n' + INSTEAD.replace(
+            "It is true of", "Holds only if").replace("Es cierto en", "Solo vale si")
+            + "[[claim.case]]"), "claim 'one' is 'too strong'; `instead` begins"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_judged_is_refused_in_one_line(
@@ -151,8 +177,8 @@ def _scale_thresholds(claim: Claim, factor: float) -> Claim:
     )
 
 
-def test_holds_only_if_is_said_of_what_holds_on_a_condition_and_of_nothing_else() -> None:
-    """The file's rule: some cases pass and some don't, and then `instead` says on what condition.
+def test_a_claim_with_mixed_cases_names_its_condition_or_the_case_in_which_it_is_true() -> None:
+    """The file's rule: if some cases pass and some don't, `instead` names a condition or a case.
 
     Where a machine's times may come to another verdict, `instead` serves both of the others.
     """
@@ -163,10 +189,10 @@ def test_holds_only_if_is_said_of_what_holds_on_a_condition_and_of_nothing_else(
             assert claim.because, message
         if verdict.verdict == "holds only if":
             assert claim.conditional, message
-        if verdict.verdict in ("refuted", "stale"):
+        if verdict.verdict in ("too strong", "refuted", "stale"):
             assert claim.instead, message
             assert claim.machine_bound or not claim.conditional, message
-        if claim.case and verdict.verdict == "holds only if":
+        if claim.case and verdict.verdict in ("holds only if", "too strong"):
             assert {each.passed for each in examine(claim, load_metrics())} >= {True, False}, (
                 message
             )
@@ -204,7 +230,11 @@ def test_everything_worth_seeing_beside_a_claim_was_measured() -> None:
 
 
 def test_the_theorys_tables_come_to_the_same_verdicts() -> None:
-    words = {"refuted": "refut", "stale": "stale|caducad"}
+    words = {
+        "refuted": "refut",
+        "stale": "stale|caducad",
+        "too strong": "too strong|demasiado fuerte",
+    }
     verdicts = {
         verdict.number: verdict.verdict
         for verdict in judge(load(LAB / "claims.toml"), load_metrics(), {})

@@ -144,7 +144,7 @@ def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path)
     save(result, folder / results_page.REFERENCE)
     text = results_page.text(result, folder, "en")
     assert "| processor | a processor |" in text
-    assert "broke off: rank 1 was killed" in text
+    assert "This section was interrupted: rank 1 was killed." in text
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_the_claims_say_at_their_top_what_a_proof_covers_and_which_verdicts_are_
 ) -> None:
     for language, title in (
         ("en", "**What a proof covers.**"),
-        ("es", "**Qué cubre una demostración"),
+        ("es", "**Qué cubre una prueba.**"),
     ):
         text = (book / page.name("CLAIMS", language)).read_text("utf-8")
         assert text.index("# ") < text.index(title) < text.index("| --- |")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Found, Source, SourceError, Unreachable
+from notelab.sources.answers import FoundFile, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.index import settings
 from notelab.sources.index.address import Address, find
@@ -89,7 +89,7 @@ def test_without_a_pip_the_environment_holds_and_that_is_said(
     with serving(make_wheel(tmp_path, {PATH: DATA}, filler=10)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
-        assert isinstance(library.read(SOURCE, {PATH: blob_id(DATA)})[PATH], Found)
+        assert isinstance(library.read(SOURCE, {PATH: blob_id(DATA)})[PATH], FoundFile)
     assert reports == [
         "pip is not installed, so its configuration files are not read: "
         "only the PIP_* variables are used"
@@ -103,7 +103,7 @@ def test_an_index_of_either_kind_gives_the_hash(
     with serving(make_wheel(tmp_path, {PATH: DATA}, filler=10), json=json) as index:
         address = find(REQUIREMENT, Settings(public=False, indexes=(index.url,)), "", "")
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        assert isinstance(_answer(tmp_path), Found)
+        assert isinstance(_answer(tmp_path), FoundFile)
     assert (address.file, len(address.sha256)) == (WHEEL, 64)
 
 
@@ -113,7 +113,7 @@ def test_an_index_on_disk_is_read_there(tmp_path: Path, monkeypatch: pytest.Monk
     make_wheel(tmp_path / "files", {PATH: DATA}, filler=10)
     (project / "index.html").write_text(f"<a href='../../../files/{WHEEL}'>{WHEEL}</a>")
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "an index/simple").as_uri())
-    assert isinstance(_answer(tmp_path), Found)
+    assert isinstance(_answer(tmp_path), FoundFile)
 
 
 def test_a_page_of_the_network_leads_to_no_file_of_this_machine(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_credentials_let_in_to_the_index_and_its_files(
             monkeypatch.setenv("PIP_INDEX_URL", index.url)
         else:
             monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("//", f"//{login}@"))
-        assert isinstance(_answer(tmp_path), Found)
+        assert isinstance(_answer(tmp_path), FoundFile)
     cached = b"".join(
         path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
+from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -35,10 +35,10 @@ def test_the_store_is_asked_before_the_mirror_and_the_mirror_before_git(
     mirrored = Library(Store(tmp_path / "a"), {"up": folder})
     for provider in (f"mirror {folder}", "store"):
         answer = mirrored.read(upstream, wanted)[ONE]
-        assert isinstance(answer, Found)
+        assert isinstance(answer, FoundFile)
         assert answer.provider == provider
     answer = Library(Store(tmp_path / "b"), {}).read(upstream, wanted)[ONE]
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert answer.provider == "git"
 
 
@@ -47,7 +47,7 @@ def test_a_mirror_is_known_under_any_spelling_of_its_source(
 ) -> None:
     spelt = Source("Up_Stream", upstream.url, upstream.commit)
     library = Library(Store(tmp_path / "a"), {"up-stream": folder}, offline=True)
-    assert isinstance(library.read(spelt, {ONE: None})[ONE], Found)
+    assert isinstance(library.read(spelt, {ONE: None})[ONE], FoundFile)
 
 
 def test_bytes_that_are_not_the_locks_are_skipped_and_both_ids_named(
@@ -70,7 +70,7 @@ def test_a_damaged_store_file_is_fetched_again(
     (place,) = [path for path in (tmp_path / "a/blobs").rglob("*") if path.is_file()]
     place.write_bytes(b"damaged")
     answer = library.read(upstream, wanted)[ONE]
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert blob_id(answer.data) == wanted[ONE]
     assert blob_id(place.read_bytes()) == wanted[ONE]
 
@@ -80,7 +80,7 @@ def test_a_mirror_that_lacks_the_commit_gives_way_to_git(tmp_path: Path, upstrea
     mirror.mkdir()
     git(mirror, "init", "-q")
     answer = Library(Store(tmp_path / "a"), {"up": mirror}).read(upstream, {ONE: None})[ONE]
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert answer.provider == "git"
 
 
@@ -170,7 +170,7 @@ def test_files_of_one_source_are_read_in_one_go(
 ) -> None:
     answers = Library(Store(tmp_path / "a"), {"up": folder}).read(upstream, {ONE: None, TWO: None})
     assert set(answers) == {ONE, TWO}
-    assert all(isinstance(answer, Found) for answer in answers.values())
+    assert all(isinstance(answer, FoundFile) for answer in answers.values())
 
 
 @pytest.mark.parametrize("mirrored", [True, False])

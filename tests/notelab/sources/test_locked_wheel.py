@@ -14,7 +14,7 @@ from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
 from notelab.report import text
-from notelab.sources.answers import Found, Source, SourceError, Unreachable, Wheel
+from notelab.sources.answers import FoundFile, Source, SourceError, Unreachable, Wheel
 from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import Remote
 from notelab.sources.library import Library
@@ -69,7 +69,7 @@ def test_the_wheel_that_the_lock_knows_proves_a_file_never_seen(
     tmp_path: Path, genuine: Source
 ) -> None:
     answer = _read(tmp_path, genuine)
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert answer.proof == "wheel"
 
 
@@ -78,7 +78,7 @@ def test_a_forged_wheel_is_refused_and_both_hashes_named(
 ) -> None:
     index.files[WHEEL] = _wheel(tmp_path, FORGED)
     # without a lock it would be believed
-    assert isinstance(_read(tmp_path / "believing", SOURCE), Found)
+    assert isinstance(_read(tmp_path / "believing", SOURCE), FoundFile)
     for blob in (None, blob_id(FORGED), blob_id(DATA)):
         answer = _read(tmp_path, genuine, blob)
         assert isinstance(answer, Unreachable)
@@ -126,7 +126,7 @@ def test_another_platforms_wheel_delivers_known_files_and_proves_no_new_one(
     tmp_path: Path, genuine: Source, index: Index
 ) -> None:
     index.files = {OTHERS: _wheel(tmp_path, DATA, OTHERS)}
-    assert isinstance(_read(tmp_path, genuine, blob_id(DATA)), Found)
+    assert isinstance(_read(tmp_path, genuine, blob_id(DATA)), FoundFile)
     answer = _read(tmp_path, genuine)
     assert isinstance(answer, Unreachable)
     assert f"{OTHERS} is not {WHEEL}, which the lock knows" in answer.reasons[-1]
@@ -137,7 +137,7 @@ def test_on_another_machine_the_wheel_of_the_lock_is_asked_for(
 ) -> None:
     index.files[OTHERS] = _wheel(tmp_path, FORGED, OTHERS)
     index.files = {OTHERS: index.files[OTHERS], WHEEL: index.files[WHEEL]}
-    assert isinstance(_read(tmp_path, genuine), Found)
+    assert isinstance(_read(tmp_path, genuine), FoundFile)
     assert index.asked_for(f"/files/{OTHERS}") == 0
 
 
@@ -147,7 +147,7 @@ def test_an_index_that_gives_no_hash_is_said_to(
     index.hashes[WHEEL] = ""
     reports: list[str] = []
     library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
-    assert isinstance(library.read(genuine, {PATH: None})[PATH], Found)
+    assert isinstance(library.read(genuine, {PATH: None})[PATH], FoundFile)
     assert reports[-1:] == [f"the index gives no hash for {WHEEL}: only its RECORD was compared"]
 
 

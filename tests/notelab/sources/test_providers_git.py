@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
+from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import check_url
 from notelab.sources.git.probe import HostProbe
@@ -49,7 +49,7 @@ def test_a_fetch_brings_the_pinned_commit_and_the_files_asked_for_alone(
     tmp_path: Path, upstream: Source
 ) -> None:
     answer = _library(tmp_path).read(upstream, {ONE: None})[ONE]
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert answer.data == b"def one():\n    return 1\n"
     assert (answer.blob, answer.proof) == (blob_id(answer.data), "git")
     assert _objects(_cache(tmp_path)) == ["blob", "commit", "tree", "tree", "tree"]
@@ -60,7 +60,9 @@ def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
 ) -> None:
     plain = make_upstream(folder, filters=False)
     answers = _library(tmp_path).read(plain, {ONE: None, TWO: None})
-    assert all(isinstance(answer, Found) and answer.proof == "git" for answer in answers.values())
+    assert all(
+        isinstance(answer, FoundFile) and answer.proof == "git" for answer in answers.values()
+    )
 
 
 def test_a_lock_that_an_ended_fetch_left_is_cleared(
@@ -69,7 +71,7 @@ def test_a_lock_that_an_ended_fetch_left_is_cleared(
     _library(tmp_path).read(upstream, {ONE: None})
     (_cache(tmp_path) / "shallow.lock").write_text("")
     later = Source("up", upstream.url, git(folder, "rev-parse", "main"))
-    assert isinstance(_library(tmp_path).read(later, {ONE: None})[ONE], Found)
+    assert isinstance(_library(tmp_path).read(later, {ONE: None})[ONE], FoundFile)
 
 
 def test_a_commit_that_was_fetched_once_needs_no_remote_again(
@@ -82,7 +84,7 @@ def test_a_commit_that_was_fetched_once_needs_no_remote_again(
     shutil.rmtree(folder)
     shutil.rmtree(tmp_path / "cache/blobs")
     monkeypatch.setattr(HostProbe, "check", refuse)
-    assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], Found)
+    assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], FoundFile)
 
 
 @pytest.mark.parametrize("bare", [True, False])
@@ -93,14 +95,14 @@ def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: boo
         mirror = tmp_path / "bare.git"
         git(tmp_path, "clone", "-q", "--bare", str(folder), str(mirror))
     answer = _library(tmp_path, mirror, offline=True).read(upstream, {ONE: None})[ONE]
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert answer.proof == "git"
 
 
 def test_a_linked_worktree_is_a_mirror_too(tmp_path: Path, folder: Path, upstream: Source) -> None:
     git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     answer = _library(tmp_path, tmp_path / "linked", offline=True).read(upstream, {ONE: None})
-    assert isinstance(answer[ONE], Found)
+    assert isinstance(answer[ONE], FoundFile)
 
 
 def test_a_path_that_the_commit_lacks_is_definitely_absent_and_near_ones_are_named(
@@ -155,7 +157,7 @@ def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
         refused = answers.pop(name)
         assert isinstance(refused, Unreachable)
         assert any(f"object {blob[:12]} is damaged" in answer for answer in refused.reasons)
-        assert all(isinstance(answer, Found) for answer in answers.values())
+        assert all(isinstance(answer, FoundFile) for answer in answers.values())
         stored.write_bytes(whole)
 
 
@@ -164,7 +166,7 @@ def test_a_replaced_object_in_a_mirror_does_not_stand_for_the_pin(
 ) -> None:
     git(folder, "replace", upstream.commit, "main")
     answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert b"changed" not in answer.data
 
 
@@ -188,8 +190,8 @@ def test_a_hook_that_calls_us_does_not_lend_us_its_repository(
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "nowhere/objects"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere/index"))
-    assert isinstance(_library(tmp_path, folder).read(upstream, {ONE: None})[ONE], Found)
-    assert isinstance(_library(tmp_path).read(upstream, {TWO: None})[TWO], Found)
+    assert isinstance(_library(tmp_path, folder).read(upstream, {ONE: None})[ONE], FoundFile)
+    assert isinstance(_library(tmp_path).read(upstream, {TWO: None})[TWO], FoundFile)
 
 
 @pytest.mark.parametrize("place", ["mirror", "remote"])
@@ -343,7 +345,7 @@ def test_what_an_ended_fetch_left_behind_is_no_obstacle(tmp_path: Path, upstream
     (place.parent / ".new-dead").mkdir()
     (place / "config").write_text("[core]\n\trepositoryfor")
     shutil.rmtree(tmp_path / "cache/blobs")
-    assert isinstance(_library(tmp_path).read(upstream, {TWO: None})[TWO], Found)
+    assert isinstance(_library(tmp_path).read(upstream, {TWO: None})[TWO], FoundFile)
 
 
 _READ = """
@@ -391,13 +393,13 @@ def test_an_interrupt_in_the_middle_of_a_fetch_leaves_everything_usable(
     transport.write_text(f"#!/bin/sh\nexec git-upload-pack '{folder}'\n")
     again = _reader(over_ssh, tmp_path / "cache", GIT_SSH_COMMAND=str(transport))
     out, error = again.communicate(timeout=LIMIT)
-    assert out.startswith("Found"), out + error
+    assert out.startswith("FoundFile"), out + error
 
 
 def test_two_at_once_wait_for_each_other(tmp_path: Path, upstream: Source) -> None:
     readers = [_reader(upstream, tmp_path / "cache") for _ in range(2)]
     outs = [reader.communicate(timeout=LIMIT) for reader in readers]
-    assert [out.split()[0] for out, _ in outs] == ["Found", "Found"], outs
+    assert [out.split()[0] for out, _ in outs] == ["FoundFile", "FoundFile"], outs
 
 
 def test_a_host_that_refuses_is_asked_once_a_run(

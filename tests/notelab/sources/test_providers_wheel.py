@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
+from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.index import wheel as wheel_provider
 from notelab.sources.index.address import Address
@@ -50,12 +50,12 @@ def test_two_files_of_a_large_wheel_move_a_hundredth_of_it(
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         wanted = {path: blob_id(data) for path, data in FILES.items()}
         answers = _library(tmp_path).read(SOURCE, dict(wanted))
-        assert all(isinstance(name, Found) for name in answers.values()), answers
+        assert all(isinstance(name, FoundFile) for name in answers.values()), answers
         assert index.moved < 150_000
         assert index.moved < wheel.stat().st_size / 50
         before = index.moved
         again = _library(tmp_path).read(SOURCE, dict(wanted))
-        assert [name.provider for name in again.values() if isinstance(name, Found)] == [
+        assert [name.provider for name in again.values() if isinstance(name, FoundFile)] == [
             "store"
         ] * 2
         assert index.moved == before
@@ -79,8 +79,8 @@ def test_a_wheel_that_names_the_pin_proves_its_files(
     with serving(make_wheel(tmp_path, PROVING, filler=10)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         answer = _library(tmp_path).read(pinned, {PATH: None})[PATH]
-    assert isinstance(answer, Found) is proved
-    if isinstance(answer, Found):
+    assert isinstance(answer, FoundFile) is proved
+    if isinstance(answer, FoundFile):
         assert answer.proof == "wheel"
 
 
@@ -173,7 +173,7 @@ def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
     answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
-    assert isinstance(answer, Found), answer
+    assert isinstance(answer, FoundFile), answer
 
 
 def test_many_files_read_as_they_lie_come_in_few_answers(
@@ -248,14 +248,14 @@ def test_an_installed_distribution_that_names_the_pin_answers(
     tmp_path: Path, installed: Path
 ) -> None:
     answer = _offline(tmp_path)
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert (answer.proof, answer.provider) == ("wheel", "installed")
 
 
 def test_a_local_version_counts_as_its_release(tmp_path: Path, installed: Path) -> None:
     metadata = installed / INFO / "METADATA"
     metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.0+cpu"))
-    assert isinstance(_offline(tmp_path), Found)
+    assert isinstance(_offline(tmp_path), FoundFile)
 
 
 def test_another_version_does_not_answer(tmp_path: Path, installed: Path) -> None:
@@ -283,7 +283,7 @@ def test_an_installed_link_is_not_followed(tmp_path: Path, installed: Path) -> N
 
 def test_a_file_that_record_does_not_list_does_not_answer(tmp_path: Path, installed: Path) -> None:
     (installed / "trial/stray.py").write_bytes(DATA)
-    assert not isinstance(_offline(tmp_path, path="trial/stray.py"), Found)
+    assert not isinstance(_offline(tmp_path, path="trial/stray.py"), FoundFile)
     with (installed / INFO / "RECORD").open(newline="") as stream:
         assert "trial/stray.py" not in [row[0] for row in csv.reader(stream)]
     assert str(installed) in sys.path

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Found, Source
+from notelab.sources.answers import FoundFile, Source
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 
@@ -35,7 +35,7 @@ def test_known_files_come_out_of_the_published_wheels(tmp_path: Path) -> None:
     answer = Library(Store(tmp_path), {}).read(
         MEGATRON, {layers: "69f442eb2d4fec51e04d355f8aa97bcfe7b9057e"}
     )[layers]
-    assert isinstance(answer, Found), answer
+    assert isinstance(answer, FoundFile), answer
 
 
 @pytest.mark.network
@@ -44,6 +44,6 @@ def test_known_files_come_out_of_the_published_wheels(tmp_path: Path) -> None:
 def test_the_torch_wheel_names_its_commit_and_so_proves_a_file_never_seen(tmp_path: Path) -> None:
     flat = "torch/distributed/fsdp/_flat_param.py"
     answer = Library(Store(tmp_path), {}).read(PYTORCH, {flat: None})[flat]
-    assert isinstance(answer, Found), answer
+    assert isinstance(answer, FoundFile), answer
     assert answer.blob == "67481f1c07c101ef2a6465cfaf652153d59fae8b"
     assert answer.proof == "wheel"

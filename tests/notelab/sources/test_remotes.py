@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Absent, Found, Offered, Source, SourceError, Unreachable
+from notelab.sources.answers import Absent, FoundFile, Offered, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import Remote
 from notelab.sources.index import address, published
@@ -68,7 +68,7 @@ def test_a_known_file_comes_out_of_the_wheel_while_the_git_host_is_still_silent(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
     answer = _read(_library(tmp_path), PATH, blob_id(DATA))
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert answer.provider == "wheel"
     assert host.answered == 0
 
@@ -89,7 +89,7 @@ def test_a_file_that_nobody_knows_waits_for_git_whose_word_is_stronger(
 
     monkeypatch.setattr(published.Published, "offer", offer)
     answer = _read(_library(tmp_path), PATH, None)
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert (answer.provider, answer.proof) == ("git", "git")
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_nobody_knows_comes_out_of_a_wheel_that_names_the_pin_where_
 ) -> None:
     host.may_answer.set()
     answer = _read(_library(tmp_path), PATH, None)
-    assert isinstance(answer, Found)
+    assert isinstance(answer, FoundFile)
     assert (answer.provider, answer.proof) == ("wheel", "wheel")
 
 
@@ -118,7 +118,7 @@ def test_several_sources_are_asked_at_the_same_time_and_each_once(
     requests = len(index.requests)
     for source, wanted in questions:
         assert all(
-            isinstance(answer, Found) for answer in library.read(source, dict(wanted)).values()
+            isinstance(answer, FoundFile) for answer in library.read(source, dict(wanted)).values()
         )
     assert len(index.requests) == requests
     assert index.asked_for("/simple/") == 2
@@ -126,7 +126,7 @@ def test_several_sources_are_asked_at_the_same_time_and_each_once(
 
 def test_where_a_wheel_is_need_not_be_asked_again(tmp_path: Path, host: Host, index: Index) -> None:
     for path, data in ((PATH, DATA), (SECOND, OTHER)):
-        assert isinstance(_read(_library(tmp_path), path, blob_id(data)), Found)
+        assert isinstance(_read(_library(tmp_path), path, blob_id(data)), FoundFile)
     assert index.asked_for("/simple/") == 1
 
 
@@ -134,7 +134,7 @@ def test_a_wheel_that_moved_is_looked_for_again(tmp_path: Path, host: Host, inde
     _read(_library(tmp_path), PATH, blob_id(DATA))
     index.files["moved/" + WHEEL] = index.files.pop(WHEEL)
     index.page = f"<a href='/files/moved/{WHEEL}'>{WHEEL}</a>".encode()
-    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
+    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), FoundFile)
     assert index.asked_for("/simple/") == 2
 
 
@@ -143,7 +143,7 @@ def test_an_address_with_a_secret_in_it_is_not_kept(
 ) -> None:
     index.files[f"{WHEEL}?token=s3cret"] = index.files[WHEEL]
     index.page = f"<a href='/files/{WHEEL}?token=s3cret'>{WHEEL}</a>".encode()
-    assert isinstance(_read(_library(tmp_path), PATH, blob_id(DATA)), Found)
+    assert isinstance(_read(_library(tmp_path), PATH, blob_id(DATA)), FoundFile)
     cached = [path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert cached
     assert not [path for path in cached if b"s3cret" in path]
@@ -187,9 +187,9 @@ def test_a_no_is_kept_for_some_minutes_and_says_how_to_ask_again(
         if "installed" not in reason
     ] == [1, 1]
     index.page, index.status, index.ranges = None, 0, True
-    assert isinstance(_read(_library(tmp_path, refresh=True), PATH, blob_id(DATA)), Found)
+    assert isinstance(_read(_library(tmp_path, refresh=True), PATH, blob_id(DATA)), FoundFile)
     # and what was answered then counts from now on
-    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
+    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), FoundFile)
 
 
 def test_a_server_that_never_ends_its_answer_is_given_up(
@@ -214,7 +214,7 @@ def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: 
     assert damaged
     for path in damaged:
         path.write_bytes(b"\0damaged")
-    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
+    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), FoundFile)
 
 
 def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
@@ -224,7 +224,7 @@ def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
     (tmp_path / "cache").write_text("a file, no folder")
     reports: list[str] = []
     library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
-    assert isinstance(_read(library, PATH, blob_id(DATA)), Found)
+    assert isinstance(_read(library, PATH, blob_id(DATA)), FoundFile)
     assert isinstance(_read(library, "trial/three.py", "a" * 40), Unreachable)
     assert sum("cannot be written" in line for line in reports) == 1
 

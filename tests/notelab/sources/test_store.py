@@ -5,7 +5,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from notelab.sources.answers import Found
+from notelab.sources.answers import FoundFile
 from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -82,7 +82,7 @@ def test_a_store_that_cannot_be_written_does_without_and_says_so_once(tmp_path: 
     library = Library(Store(blocked), {}, progress=reports.append)
     for _ in range(2):
         answer = library.read(upstream, {"pkg/deep/one.py": None})["pkg/deep/one.py"]
-        assert isinstance(answer, Found)
+        assert isinstance(answer, FoundFile)
     assert len([line for line in reports if "cannot be written" in line]) == 1
 
 

@@ -61,20 +61,20 @@ def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path)
 
 
 def test_another_job_may_rename_the_draft_before_any_time_that_it_is_opened(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    draft, over = kept.with_suffix(".draft"), Event()
+    original = tmp_path / "indices"
+    draft, over = original.with_suffix(".draft"), Event()
 
     def rename(event: str, arguments: tuple[object, ...]) -> None:
         if event == "open" and arguments[0] in (draft, str(draft)) and not over.is_set():
             with suppress(FileNotFoundError):
-                draft.replace(kept)
+                draft.replace(original)
 
     sys.addaudithook(rename)  # for the rest of the process
     try:
-        cache.keep(kept, lambda: [np.arange(4)])
+        cache.store(original, lambda: [np.arange(4)])
     finally:
         over.set()
-    assert cache.load(kept)[0].tolist() == [0, 1, 2, 3]
+    assert cache.load(original)[0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -506,7 +506,7 @@ def test_a_step_whose_backward_raised_can_be_followed_by_others(
     ]
 
 
-def given_up(world: World, main_grads: bool) -> list[float]:
+def give_up_a_backward(world: World, main_grads: bool) -> list[float]:
     """How far each step is off whose first backward was done once before, and forgotten."""
     model, whole = Net(0).to(world.device), Net(0).to(world.device)
     replicas = DataParallel(
@@ -523,8 +523,8 @@ def given_up(world: World, main_grads: bool) -> list[float]:
         replicas.finish()
         whole.zero_grad()
         (2 * loss_of(whole, *(t.to(world.device) for t in data(step)))).backward()
-        found = [getattr(p, replicas.attribute) for p in model.parameters() if p.requires_grad]
-        off.append(worst(found, [p.grad for p in whole.parameters() if p.grad is not None]))  # type: ignore[arg-type]
+        gradients = [getattr(p, replicas.attribute) for p in model.parameters() if p.requires_grad]
+        off.append(worst(gradients, [p.grad for p in whole.parameters() if p.grad is not None]))  # type: ignore[arg-type]
     return off
 
 
@@ -532,7 +532,7 @@ def given_up(world: World, main_grads: bool) -> list[float]:
 def test_a_step_that_is_given_up_after_one_of_its_backwards_is_forgotten(
     pool: Any, main_grads: bool
 ) -> None:
-    for off in pool(2).run(given_up, main_grads):
+    for off in pool(2).run(give_up_a_backward, main_grads):
         assert max(off) < 1e-12
 
 

@@ -203,7 +203,7 @@ def test_what_does_not_fit_the_world_is_refused_with_what_would(fifth: World) ->
 def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> None:
     requested = {}
 
-    class Asked:
+    class RecordingWorld:
         rank, size, device = fifth.rank, fifth.size, fifth.device
 
         def axis(self, name: str, ranks: list[int], *, link: str | None) -> object:
@@ -211,7 +211,7 @@ def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> 
             return fifth.axis(name, ranks)
 
     links = {"tensor": "shared-memory", "tensor-data": "shared-memory"}
-    grid = Grid(world=Asked(), tensor=2, links=links)  # type: ignore[arg-type]
+    grid = Grid(world=RecordingWorld(), tensor=2, links=links)  # type: ignore[arg-type]
     grid.axis("tensor", "data")
     grid.axis("data", "pipeline")
     assert {name for name, link in requested.items() if link} == {"tensor", "tensor-data"}

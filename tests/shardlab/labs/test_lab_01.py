@@ -354,7 +354,7 @@ WORDS = {
         "tp": "tensor 2", "sp": "tensor 2, paralelismo de secuencia", "dp": "datos 2",
         "pp": "pipeline 2", "3d": "2 × 2 × 2", "data": "datos", "messages": "{} mensajes",
         "forward": "{} en forward", "backward": "{} en backward", "after backward": "{} después",
-        "of": "eje {}", "thousands": "\N{NARROW NO-BREAK SPACE}",
+        "of": "eje de {}", "thousands": "\N{NARROW NO-BREAK SPACE}",
     },
 }  # fmt: skip
 

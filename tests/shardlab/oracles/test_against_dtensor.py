@@ -36,14 +36,14 @@ from shardlab.layers.cross_entropy import cross_entropy
 from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import demand_alike, differences, random_like, random_tokens
 from tests.shardlab.gpt_twins import BATCH, HEADS, HIDDEN, SEQUENCE, VOCAB, whole_weights
-from tests.shardlab.layer_twins import B, F, Found, H, S, fp64, part, steps_for
+from tests.shardlab.layer_twins import B, Errors, F, H, S, fp64, part, steps_for
 
 
 def mesh_of(world: World) -> DeviceMesh:
     return DeviceMesh.from_group(world.whole.group, world.device.type, mesh=list(range(world.size)))
 
 
-def linears(world: World) -> Found:
+def linears(world: World) -> Errors:
     with default_device(world):
         return {
             f"{kind} {sequence=}": one_linear(world, kind, sequence)
@@ -70,12 +70,12 @@ def one_linear(world: World, kind: str, sequence: bool) -> dict[str, float]:
         plan = RowwiseParallel(output_layouts=outside)
         cut_x, cut_y = -1, 0 if sequence else None
     sharding.load_whole(ours, dict(plain.named_parameters()))
-    theirs = parallelize_module(plain, mesh_of(world), plan)
+    reference = parallelize_module(plain, mesh_of(world), plan)
     x = part(world, random_like(S, B, H, seed=1), cut_x)
     target = part(world, random_like(S, B, F, seed=2), cut_y)
     return differences(
         gradients(ours, x, target, lambda layer: partial_gradients.reduce(layer, world.whole)),
-        gradients(theirs, x, target, lambda layer: None),
+        gradients(reference, x, target, lambda layer: None),
     )
 
 
@@ -105,23 +105,23 @@ def test_a_linear_layer_equals_dtensors(pool: Any, size: int) -> None:
     demand_alike(pool(size).run(linears))
 
 
-def losses(world: World) -> Found:
+def losses(world: World) -> Errors:
     with default_device(world):
         logits = random_like(S * B, 5 * world.size, seed=1).mul(3)
         targets = random_tokens(5 * world.size, S * B, seed=2)
-    ours_x, theirs_x = (part(world, logits, -1).requires_grad_() for _ in range(2))
+    ours_x, reference_x = (part(world, logits, -1).requires_grad_() for _ in range(2))
     ours = cross_entropy(ours_x, targets, axis=world.whole).mean()
     ours.backward()
     with loss_parallel():
-        placed = DTensor.from_local(theirs_x, mesh_of(world), [Shard(1)])
-        theirs = functional.cross_entropy(placed, targets)
-        theirs.backward()
+        sharded_logits = DTensor.from_local(reference_x, mesh_of(world), [Shard(1)])
+        reference = functional.cross_entropy(sharded_logits, targets)
+        reference.backward()
     assert ours_x.grad is not None
-    assert theirs_x.grad is not None
+    assert reference_x.grad is not None
     return {
         "loss": differences(
             {"loss": ours.detach(), "gradient": ours_x.grad},
-            {"loss": dtensor.whole(theirs.detach()), "gradient": theirs_x.grad},
+            {"loss": dtensor.whole(reference.detach()), "gradient": reference_x.grad},
         )
     }
 
@@ -131,7 +131,7 @@ def test_the_loss_equals_loss_parallel(pool: Any, size: int) -> None:
     demand_alike(pool(size).run(losses))
 
 
-def gpts(world: World, cases: list[GPTConfig]) -> Found:
+def gpts(world: World, cases: list[GPTConfig]) -> Errors:
     with default_device(world):
         return {
             f"{config} {sequence=}": one_gpt(world, config, sequence, steps_for(world.size, index))
@@ -149,8 +149,8 @@ def one_gpt(world: World, config: GPTConfig, sequence: bool, steps: int) -> dict
     plain.load_state_dict(weights, strict=not config.tie_embeddings)
     dtensor.tensor_parallel(plain, mesh_of(world), sequence_parallel=sequence)
     with loss_parallel():
-        theirs = trained(plain, mean_loss, lambda: None, steps)
-    return differences(ours, theirs)
+        reference = trained(plain, mean_loss, lambda: None, steps)
+    return differences(ours, reference)
 
 
 def mean_loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def cases_for(ranks: int) -> list[Case]:
     return list(dict.fromkeys(cases))
 
 
-def theirs_works(case: Case) -> bool:
+def megatron_works(case: Case) -> bool:
     """Whether MoELayer runs here: gloo has no uneven all-gather, which it wants over tensor.
 
     Nor is it asked to drop by position, which it does wrongly.
@@ -70,38 +70,38 @@ def theirs_works(case: Case) -> bool:
     return not (by_position or (uneven and case.experts.dispatch == "all-to-all"))
 
 
-def against_megatron(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
-    found = {}
+def compare_with_megatron(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
+    errors = {}
     with default_device(world):
         for case in cases:
             grid = twins.grid_of(world, case)
-            layer, mine = twins.ours(case, grid)
+            layer, local = twins.ours(case, grid)
             sizes = {
                 "expert_model_parallel_size": case.expert,
                 "expert_tensor_parallel_size": case.expert_tensor,
             }
             with moe.megatron(tensor=case.tensor, **sizes):
-                found[str(case)] = differences(mine, twins.run_megatron_layer(case, grid, layer))
-    return found
+                errors[str(case)] = differences(local, twins.run_megatron_layer(case, grid, layer))
+    return errors
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
 def test_experts_equal_megatrons_to_the_last_bit(pool: Any, ranks: int) -> None:
-    cases = [case for case in cases_for(ranks) if theirs_works(case)]
+    cases = [case for case in cases_for(ranks) if megatron_works(case)]
     for some in (cases[i : i + 12] for i in range(0, len(cases), 12)):
-        demand_alike(pool(ranks).run(against_megatron, some), tolerance=0.0)
+        demand_alike(pool(ranks).run(compare_with_megatron, some), tolerance=0.0)
 
 
-def against_the_loop(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
-    found = {}
+def compare_with_the_loop(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
+    errors = {}
     with default_device(world):
         for case in cases:
             grid = twins.grid_of(world, case)
-            layer, mine = twins.ours(case, grid)
+            layer, local = twins.ours(case, grid)
             right = twins.dense_loop(case, grid)
-            finished = twins.reduce_gradients(layer, grid, mine)
-            found[str(case)] = differences(finished, twins.local_part(layer, grid, right))
-    return found
+            finished = twins.reduce_gradients(layer, grid, local)
+            errors[str(case)] = differences(finished, twins.local_part(layer, grid, right))
+    return errors
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
@@ -110,7 +110,7 @@ def test_experts_equal_a_dense_loop_on_every_layout_also_where_megatrons_do_not(
 ) -> None:
     cases = [case for case in cases_for(ranks) if not case.experts.balanced]
     for some in (cases[i : i + 12] for i in range(0, len(cases), 12)):
-        demand_alike(pool(ranks).run(against_the_loop, some), tolerance=1e-14)
+        demand_alike(pool(ranks).run(compare_with_the_loop, some), tolerance=1e-14)
 
 
 # ------------------------------------------------------------------ where Megatron is wrong
@@ -122,32 +122,32 @@ RIGHT = [(1, 1, 1), (1, 2, 1), (2, 2, 1), (2, 1, 2)]
 MENDED = "megatron-core has mended this: move the case into the equality tests"
 
 
-def trained_by_megatron(world: World, layout: tuple[int, int, int]) -> tuple[float, float]:
+def train_with_megatron(world: World, layout: tuple[int, int, int]) -> tuple[float, float]:
     """The largest error of an expert's gradient, Megatron's and ours, as each finishes it."""
     case = Case(*layout, replace(PLAIN, dispatch="all-gather"))
     with default_device(world):
         grid = twins.grid_of(world, case)
-        layer, mine = twins.ours(case, grid)
+        layer, local = twins.ours(case, grid)
         right = twins.local_part(layer, grid, twins.dense_loop(case, grid))
-        ours = twins.reduce_gradients(layer, grid, mine)
+        ours = twins.reduce_gradients(layer, grid, local)
         sizes = {
             "expert_model_parallel_size": case.expert,
             "expert_tensor_parallel_size": case.expert_tensor,
         }
         with moe.megatron(tensor=case.tensor, **sizes):
-            theirs = twins.train_with_megatron(case, grid, layer)
+            reference = twins.train_with_megatron(case, grid, layer)
     experts = [name for name in right if name.startswith("experts")]
-    each = ((theirs[n] * grid.data.size, ours[n], right[n]) for n in experts)
-    found = [(difference(a, c), difference(b, c)) for a, b, c in each]
-    return max(a for a, _ in found), max(b for _, b in found)
+    each = ((reference[n] * grid.data.size, ours[n], right[n]) for n in experts)
+    errors = [(difference(a, c), difference(b, c)) for a, b, c in each]
+    return max(a for a, _ in errors), max(b for _, b in errors)
 
 
 @pytest.mark.parametrize("layout", RIGHT)
 def test_megatron_finishes_experts_gradients_rightly_on_four_layouts(
     pool: Any, layout: tuple[int, int, int]
 ) -> None:
-    for theirs, ours in pool(2).run(trained_by_megatron, layout):
-        assert theirs <= 1e-14
+    for reference, ours in pool(2).run(train_with_megatron, layout):
+        assert reference <= 1e-14
         assert ours <= 1e-14
 
 
@@ -158,9 +158,9 @@ def test_megatron_averages_an_expert_over_dense_data_ranks_where_the_expert_axis
     # At EP = 1 an expert's parameters are taken for dense ones (`allreduce` of
     # tensor_parallel/layers.py), and reduced over the dense layers' data ranks. With ETP 1 beside
     # TP 2 that leaves copies whose gradients differ; with ETP 2 beside TP 1 it adds up slices.
-    found = pool(2).run(trained_by_megatron, layout)
-    assert all(ours <= 1e-14 for _, ours in found)
-    assert min(theirs for theirs, _ in found) > 0.1, MENDED
+    errors = pool(2).run(train_with_megatron, layout)
+    assert all(ours <= 1e-14 for _, ours in errors)
+    assert min(reference for reference, _ in errors) > 0.1, MENDED
 
 
 def test_megatron_drops_by_position_tokens_that_do_not_come_last() -> None:
@@ -170,18 +170,18 @@ def test_megatron_drops_by_position_tokens_that_do_not_come_last() -> None:
 
     chosen_TE = torch.ones(64, 1, dtype=torch.bool)
     probs_TE = torch.rand(64, 1, generator=torch.Generator().manual_seed(0))
-    _, theirs = apply_router_token_dropping(probs_TE, chosen_TE, 1, 0.25, "position")
-    one = ExpertConfig(count=1, top_k=1, pre_softmax=True, capacity=0.25, drop="position")
-    _, ours = routing.drop(probs_TE, chosen_TE, one)
-    assert theirs.sum() == 16
+    _, reference = apply_router_token_dropping(probs_TE, chosen_TE, 1, 0.25, "position")
+    config = ExpertConfig(count=1, top_k=1, pre_softmax=True, capacity=0.25, drop="position")
+    _, ours = routing.drop(probs_TE, chosen_TE, config)
+    assert reference.sum() == 16
     assert ours.flatten().nonzero().flatten().tolist() == [*range(16)]
-    assert not torch.equal(theirs, ours), MENDED
+    assert not torch.equal(reference, ours), MENDED
 
 
 # ------------------------------------------------------------------ what is sent
 
 
-def sent(world: World, case: Case) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+def record_sent(world: World, case: Case) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """(operation, bytes) of a forward and backward, Megatron's and ours."""
     seen = []
     with default_device(world):
@@ -198,14 +198,14 @@ def sent(world: World, case: Case) -> tuple[list[tuple[str, int]], list[tuple[st
 
 
 @pytest.mark.parametrize(
-    ("dispatch", "theirs", "ours"), [("all-to-all", 7, 5), ("all-gather", 7, 4)]
+    ("dispatch", "reference", "ours"), [("all-to-all", 7, 5), ("all-gather", 7, 4)]
 )
 def test_a_probability_in_its_row_saves_collectives_and_no_byte_is_lost(
-    pool: Any, dispatch: str, theirs: int, ours: int
+    pool: Any, dispatch: str, reference: int, ours: int
 ) -> None:
     case = Case(expert=2, experts=replace(PLAIN, dispatch=dispatch))
-    for their, our in pool(2).run(sent, case):
-        assert (len(their), len(our)) == (theirs, ours)
+    for their, our in pool(2).run(record_sent, case):
+        assert (len(their), len(our)) == (reference, ours)
         # What is left of Megatron's bytes: numbers of rows gathered where ours cross all-to-all,
         # or a map of who is chosen, a byte each, which a probability of −1 says as well.
         small = 2 * E * 8 - E * 8 if dispatch == "all-to-all" else 2 * twins.S * B * E
@@ -215,9 +215,9 @@ def test_a_probability_in_its_row_saves_collectives_and_no_byte_is_lost(
 # ------------------------------------------------------------------ how much a loss weighs
 
 
-def weighs(world: World, case: Case, per_token: bool) -> tuple[float, float]:
+def weigh_loss(world: World, case: Case, per_token: bool) -> tuple[float, float]:
     """An auxiliary loss's gradient on the router, ours over Megatron's: least and greatest."""
-    found = []
+    gradients = []
     with default_device(world):
         grid = twins.grid_of(world, case)
         layer, _ = twins.ours(case, grid)
@@ -233,8 +233,8 @@ def weighs(world: World, case: Case, per_token: bool) -> tuple[float, float]:
                 (y[0] if isinstance(y, tuple) else y).mul(0).sum().backward()
                 gradient = each.router.weight.grad
                 assert gradient is not None
-                found.append(gradient.clone())
-    ratios = found[0] / found[1]
+                gradients.append(gradient.clone())
+    ratios = gradients[0] / gradients[1]
     return float(ratios.min()), float(ratios.max())
 
 
@@ -257,6 +257,6 @@ def weighs(world: World, case: Case, per_token: bool) -> tuple[float, float]:
 def test_an_auxiliary_loss_weighs_as_megatrons_but_where_its_weight_shrinks_with_the_ranks(
     pool: Any, case: Case, per_token: bool, ratio: int
 ) -> None:
-    for least, greatest in pool(2).run(weighs, case, per_token):
+    for least, greatest in pool(2).run(weigh_loss, case, per_token):
         assert least == pytest.approx(ratio, rel=1e-6), MENDED
         assert greatest == pytest.approx(ratio, rel=1e-6), MENDED

@@ -23,8 +23,8 @@ from tests.shardlab.gpt_twins import (
     SEQUENCE,
     VOCAB,
     Case,
+    MegatronTwin,
     Ours,
-    Theirs,
     compared,
     whole_weights,
 )
@@ -76,16 +76,16 @@ def own_losses(world: World) -> tuple[float, float]:
         targets = tokens.roll(-1, 1)
         model = Ours(case, grid, weights).model
         ours = model.loss(model(tokens), targets)
-        theirs = Theirs(case, grid, weights).model(
+        reference = MegatronTwin(case, grid, weights).model(
             tokens,
             torch.arange(SEQUENCE).expand_as(tokens),
             megatron_gpt.causal_mask(SEQUENCE),
             labels=targets,
         )
-    return ours.item(), theirs.mean().item()
+    return ours.item(), reference.mean().item()
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_the_whole_models_loss_equals_megatrons_within_its_fp32(pool: Any, size: int) -> None:
-    for ours, theirs in pool(size).run(own_losses):
-        assert ours == pytest.approx(theirs, rel=1e-6)
+    for ours, reference in pool(size).run(own_losses):
+        assert ours == pytest.approx(reference, rel=1e-6)

@@ -35,12 +35,13 @@ class Lifted(nn.Module):
         return y_BH if self.piece.last else y_BH[None]
 
 
-def beside(
+def run_both(
     world: World, cases: list[tuple[int, int, int]], overlap: bool
 ) -> dict[str, dict[str, float]]:
-    found = {}
+    """Return the relative differences from Megatron of each (m, v, group) in `cases`, by name."""
+    errors = {}
     for m, v, group in cases:
-        ours, theirs = chunks_of(world, v), chunks_of(world, v)
+        ours, reference = chunks_of(world, v), chunks_of(world, v)
         losses = run(
             interleaved(world.size, m, v, group=group), list(ours), pieces.microbatches(m),
             pieces.loss, axis=world.axis("pipeline", range(world.size)), shape=(BATCH // m, HIDDEN),
@@ -54,17 +55,19 @@ def beside(
             reports = mcore.schedules.forward_backward_pipelining_with_interleaving(
                 forward_step_func=forward_step(pieces.loss),
                 data_iterator=[iter(pieces.microbatches(m)) for _ in range(v)],
-                model=[MegatronStage(Lifted(piece), config, c) for c, piece in enumerate(theirs)],
+                model=[
+                    MegatronStage(Lifted(piece), config, c) for c, piece in enumerate(reference)
+                ],
                 num_microbatches=m,
                 seq_length=1,
                 micro_batch_size=BATCH // m,
             )
         case = f"{m} micro-batches, {v} chunks, groups of {group}"
-        found[case] = differences(named(ours, "gradients"), named(theirs, "gradients"))
+        errors[case] = differences(named(ours, "gradients"), named(reference, "gradients"))
         if losses:
             megatrons = torch.stack([report["loss"] for report in reports])
-            found[case]["losses"] = difference(torch.stack(losses), megatrons)
-    return found
+            errors[case]["losses"] = difference(torch.stack(losses), megatrons)
+    return errors
 
 
 @pytest.mark.parametrize(
@@ -74,11 +77,11 @@ def beside(
 def test_losses_and_gradients_equal_megatrons_interleaving(
     pool: Any, p: int, cases: list[tuple[int, int, int]], overlap: bool
 ) -> None:
-    demand_alike(pool(p).run(beside, cases, overlap))
+    demand_alike(pool(p).run(run_both, cases, overlap))
 
 
 def test_megatrons_plain_exchange_mixes_up_two_stages_and_says_nothing(pool: Any) -> None:
     """Its training script refuses this setting (arguments.py); the schedule itself computes on."""
-    for found in pool(2).run(beside, [(4, 2, 2)], False):
-        (differing,) = found.values()
+    for errors in pool(2).run(run_both, [(4, 2, 2)], False):
+        (differing,) = errors.values()
         assert max(differing.values()) > 0.1, "mended: drop the overlap above"

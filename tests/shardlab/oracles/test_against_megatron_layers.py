@@ -32,11 +32,11 @@ from tests.shardlab.difference import (
     random_like,
     random_tokens,
 )
-from tests.shardlab.layer_twins import B, Call, Found, H, S, copied, fp64, part, steps_for, trained
+from tests.shardlab.layer_twins import B, Call, Errors, H, S, copied, fp64, part, steps_for, trained
 
 
-def embedding(world: World) -> Found:
-    found = {}
+def embedding(world: World) -> Errors:
+    errors = {}
     vocab = 3 * world.size
     with default_device(world), mcore.megatron(tensor=world.size):
         tokens_BS = random_tokens(vocab, B, S, seed=0)
@@ -44,24 +44,24 @@ def embedding(world: World) -> Found:
             ours = VocabParallelEmbedding(
                 vocab, H, axis=world.whole, sequence_parallel=sequence, init=fp64(world)
             )
-            theirs = mcore.VocabParallelEmbedding(
+            reference = mcore.VocabParallelEmbedding(
                 vocab, H, init_method=nn.init.ones_, reduce_scatter_embeddings=sequence,
                 config=mcore.config(hidden=H, sequence_parallel=sequence),
             )  # fmt: skip
-            copied(world, ours, theirs, {"weight": "weight"})
+            copied(world, ours, reference, {"weight": "weight"})
             target = random_like(S, B, H, seed=2)
             target = part(world, target, 0) if sequence else target
 
             # Megatron turns [B, S] to [S, B] only where it scatters, by itself.
-            def call(tokens: Tensor, layer: Any = theirs, turned: bool = not sequence) -> Tensor:
+            def call(tokens: Tensor, layer: Any = reference, turned: bool = not sequence) -> Tensor:
                 y: Tensor = layer(tokens)
                 return y.transpose(0, 1) if turned else y
 
-            found[f"{sequence=}"] = differences(
+            errors[f"{sequence=}"] = differences(
                 trained(world, ours, ours, tokens_BS.t(), target),
-                trained(world, theirs, call, tokens_BS, target),
+                trained(world, reference, call, tokens_BS, target),
             )
-    return found
+    return errors
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
@@ -69,7 +69,7 @@ def test_the_embedding_equals_megatrons(pool: Any, size: int) -> None:
     demand_alike(pool(size).run(embedding))
 
 
-def losses(world: World) -> Found:
+def losses(world: World) -> Errors:
     """Megatron's loss in fp32, against ours in fp32 and fp64."""
 
     def seen(call: Call, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -84,10 +84,10 @@ def losses(world: World) -> Found:
         targets = random_tokens(v * world.size, S, B, seed=0)
         weight = random_like(S, B, seed=1).float()
         logits = part(world, random_like(S, B, v * world.size, seed=2).mul(3), -1)
-        theirs = seen(lambda x: mcore.vocab_parallel_cross_entropy(x, targets), torch.float32)
+        reference = seen(lambda x: mcore.vocab_parallel_cross_entropy(x, targets), torch.float32)
         return {
             str(dtype): differences(
-                seen(lambda x: cross_entropy(x, targets, axis=world.whole), dtype), theirs
+                seen(lambda x: cross_entropy(x, targets, axis=world.whole), dtype), reference
             )
             for dtype in (torch.float32, torch.float64)
         }
@@ -109,7 +109,7 @@ BLOCK = {
 
 
 def blocks(world: World) -> Iterator[tuple[str, Block, nn.Module]]:
-    """(case, ours, theirs); Megatron's parallel state must stand."""
+    """Yield (case, ours, Megatron's) of each block; Megatron's parallel state must exist."""
     heads = 8
     for groups, sequence, bias in product([8, 4, 2], [False, True], [True, False]):
         if groups % world.size or (sequence and world.size == 1):
@@ -124,36 +124,36 @@ def blocks(world: World) -> Iterator[tuple[str, Block, nn.Module]]:
             ),
             "layers.0", axis=world.whole, sequence_parallel=sequence, init=fp64(world),
         )  # fmt: skip
-        theirs = megatron_gpt.transformer_layer(config)
+        reference = megatron_gpt.transformer_layer(config)
         names = {
-            name: name.replace(prefix, theirs_prefix)
+            name: name.replace(prefix, megatron_prefix)
             for name, _ in ours.named_parameters()
-            for prefix, theirs_prefix in BLOCK.items()
+            for prefix, megatron_prefix in BLOCK.items()
             if name.startswith(prefix)
         }
-        copied(world, ours, theirs, names)
-        yield f"{groups=} {sequence=} {bias=}", ours, theirs
+        copied(world, ours, reference, names)
+        yield f"{groups=} {sequence=} {bias=}", ours, reference
 
 
-def block(world: World) -> Found:
-    found = {}
+def block(world: World) -> Errors:
+    errors = {}
     with default_device(world), mcore.megatron(tensor=world.size):
         mask = megatron_gpt.causal_mask(S)
-        for case, ours, theirs in blocks(world):
+        for case, ours, reference in blocks(world):
             x, target = random_like(S, B, H, seed=101), random_like(S, B, H, seed=102)
             if "sequence=True" in case:
                 x, target = part(world, x, 0), part(world, target, 0)
 
-            def call(x: Tensor, layer: Any = theirs) -> Tensor:
+            def call(x: Tensor, layer: Any = reference) -> Tensor:
                 y: Tensor = layer(x, attention_mask=mask)[0]
                 return y
 
-            steps = steps_for(world.size, len(found))
-            expected = trained(world, theirs, call, x, target, steps)
-            for prefix, their_prefix in BLOCK.items():
-                expected = {k.replace(their_prefix, prefix): v for k, v in expected.items()}
-            found[case] = differences(trained(world, ours, ours, x, target, steps), expected)
-    return found
+            steps = steps_for(world.size, len(errors))
+            expected = trained(world, reference, call, x, target, steps)
+            for prefix, megatron_prefix in BLOCK.items():
+                expected = {k.replace(megatron_prefix, prefix): v for k, v in expected.items()}
+            errors[case] = differences(trained(world, ours, ours, x, target, steps), expected)
+    return errors
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])

@@ -24,11 +24,11 @@ from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
 from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import demand_alike, differences, random_like
-from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, steps_for, trained
+from tests.shardlab.layer_twins import B, Errors, F, H, S, copied, fp64, part, steps_for, trained
 
 
-def column(world: World) -> Found:
-    found = {}
+def column(world: World) -> Errors:
+    errors = {}
     with default_device(world), mcore.megatron(tensor=world.size):
         for bias, gather, skip, sequence, frozen in product([False, True], repeat=5):
             if (sequence and (gather or world.size == 1)) or (skip and not bias):
@@ -38,7 +38,7 @@ def column(world: World) -> Found:
                 H, F, axis=world.whole, bias=bias, gather_output=gather, skip_bias_add=skip,
                 sequence_parallel=sequence, init=fp64(world),
             )  # fmt: skip
-            theirs = mcore.ColumnParallelLinear(
+            reference = mcore.ColumnParallelLinear(
                 H, F, config=config, init_method=nn.init.ones_, bias=bias, gather_output=gather,
                 skip_bias_add=skip,
             )  # fmt: skip
@@ -47,14 +47,14 @@ def column(world: World) -> Found:
             target = random_like(S, B, F, seed=2)
             target = target if gather else part(world, target, -1)
             case = f"{bias=} {gather=} {skip=} {sequence=} {frozen=}"
-            found[case] = compared(
-                world, ours, theirs, x, target, skip and not gather, frozen, len(found)
+            errors[case] = compare(
+                world, ours, reference, x, target, skip and not gather, frozen, len(errors)
             )
-    return found
+    return errors
 
 
-def row(world: World) -> Found:
-    found = {}
+def row(world: World) -> Errors:
+    errors = {}
     with default_device(world), mcore.megatron(tensor=world.size):
         for bias, parallel, skip, sequence, frozen in product([False, True], repeat=5):
             if (sequence and (not parallel or world.size == 1)) or (skip and not bias):
@@ -64,7 +64,7 @@ def row(world: World) -> Found:
                 H, F, axis=world.whole, bias=bias, input_is_parallel=parallel, skip_bias_add=skip,
                 sequence_parallel=sequence, init=fp64(world),
             )  # fmt: skip
-            theirs = mcore.RowParallelLinear(
+            reference = mcore.RowParallelLinear(
                 H, F, config=config, init_method=nn.init.ones_, bias=bias,
                 input_is_parallel=parallel, skip_bias_add=skip,
             )  # fmt: skip
@@ -73,14 +73,14 @@ def row(world: World) -> Found:
             target = random_like(S, B, F, seed=2)
             target = part(world, target, 0) if sequence else target
             case = f"{bias=} {parallel=} {skip=} {sequence=} {frozen=}"
-            found[case] = compared(world, ours, theirs, x, target, skip, frozen, len(found))
-    return found
+            errors[case] = compare(world, ours, reference, x, target, skip, frozen, len(errors))
+    return errors
 
 
-def compared(
+def compare(
     world: World,
     ours: Any,
-    theirs: Any,
+    reference: Any,
     x: Tensor,
     target: Tensor,
     add_bias: bool,
@@ -88,8 +88,8 @@ def compared(
     index: int,
 ) -> dict[str, float]:
     """`add_bias`: whoever calls adds the bias that the layer left out."""
-    copied(world, ours, theirs, {name: name for name, _ in ours.named_parameters()})
-    for layer in (ours, theirs):
+    copied(world, ours, reference, {name: name for name, _ in ours.named_parameters()})
+    for layer in (ours, reference):
         for parameter in layer.parameters():  # Megatron's column layer never freezes one alone
             parameter.requires_grad_(not frozen)
 
@@ -97,29 +97,29 @@ def compared(
         y: Tensor = ours(x)
         return y + ours.bias if add_bias and ours.bias is not None else y
 
-    def their_call(x: Tensor) -> Tensor:
+    def reference_call(x: Tensor) -> Tensor:
         y: Tensor
-        y, bias = theirs(x)
+        y, bias = reference(x)
         return y + bias if add_bias and bias is not None else y
 
     steps = steps_for(world.size, index)
     return differences(
         trained(world, ours, our_call, x, target, steps),
-        trained(world, theirs, their_call, x, target, steps),
+        trained(world, reference, reference_call, x, target, steps),
     )
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 @pytest.mark.parametrize("layer", [column, row])
 def test_a_linear_layer_equals_megatrons(
-    pool: Any, layer: Callable[[World], Found], size: int
+    pool: Any, layer: Callable[[World], Errors], size: int
 ) -> None:
     demand_alike(pool(size).run(layer))
 
 
-def accumulated(world: World) -> Found:
+def accumulate(world: World) -> Errors:
     """Integers in fp32, so that sums are exact and equality is of bits: the kernel wants fp32."""
-    found = {}
+    errors = {}
     with default_device(world), mcore.megatron(tensor=world.size):
         pair: tuple[nn.Module, nn.Module]
         for kind, sequence in product(["column", "row"], [False, True]):
@@ -132,25 +132,25 @@ def accumulated(world: World) -> Found:
                 "sequence_parallel": sequence,
                 "init": Init(device=world.device),
             }
-            theirs: dict[str, Any] = {
+            megatron_settings: dict[str, Any] = {
                 "config": config, "init_method": nn.init.ones_, "skip_bias_add": False, "bias": True
             }  # fmt: skip
             integers = random_like(S, B, H, seed=1).mul(3).round().float()
             if kind == "column":
                 pair = (
                     linear.ColumnParallelLinear(H, F, **settings),
-                    mcore.ColumnParallelLinear(H, F, gather_output=False, **theirs),
+                    mcore.ColumnParallelLinear(H, F, gather_output=False, **megatron_settings),
                 )
                 x = part(world, integers, 0) if sequence else integers
             else:
                 pair = (
                     linear.RowParallelLinear(H, F, **settings),
-                    mcore.RowParallelLinear(H, F, input_is_parallel=True, **theirs),
+                    mcore.RowParallelLinear(H, F, input_is_parallel=True, **megatron_settings),
                 )
                 x = part(world, integers, -1)
             fuse(pair[0], gradient_accumulation=True)
-            found[f"{kind} {sequence=}"] = differences(*(into_main_grad(each, x) for each in pair))
-    return found
+            errors[f"{kind} {sequence=}"] = differences(*(into_main_grad(each, x) for each in pair))
+    return errors
 
 
 def into_main_grad(layer: Any, x: Tensor) -> dict[str, Tensor]:
@@ -170,4 +170,4 @@ def into_main_grad(layer: Any, x: Tensor) -> dict[str, Tensor]:
 
 
 def test_the_weights_gradient_is_added_into_main_grad_as_megatrons(pool: Any) -> None:
-    demand_alike(pool(2).run(accumulated), tolerance=0.0)
+    demand_alike(pool(2).run(accumulate), tolerance=0.0)

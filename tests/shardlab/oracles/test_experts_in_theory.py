@@ -72,10 +72,10 @@ def test_only_the_feed_forward_part_of_a_block_grows_with_the_experts(page: str)
     attention, feed_forward = squares("attention-weights"), squares("feed-forward-weights")
     assert squares("expert-weights") == feed_forward
     dense = attention + feed_forward
-    held = attention + EXAMPLE["experts"] * feed_forward
+    stored = attention + EXAMPLE["experts"] * feed_forward
     used = attention + EXAMPLE["top_k"] * feed_forward
     text = (ROOT / "docs/theory" / page).read_text("utf-8").partition("\n## ")[0]
-    weights = [f"{count}H²" for count in (attention, feed_forward, dense, held, used)]
+    weights = [f"{count}H²" for count in (attention, feed_forward, dense, stored, used)]
     assert [words for words in weights if words not in text] == []
     times = [float(number) for number in re.findall(r"\b\d\.\d\b", text)]
-    assert times == [round(held / dense, 1), round(used / dense, 1)]
+    assert times == [round(stored / dense, 1), round(used / dense, 1)]

@@ -27,17 +27,17 @@ with warnings.catch_warnings():
     from megatron.core.distributed.fsdp.src.megatron_fsdp import param_and_grad_buffer
     from megatron.core.transformer.moe import moe_layer, token_dispatcher
 
-Made = list[tuple[str, list[int], dict[str, Any]]]
+Groups = list[tuple[str, list[int], dict[str, Any]]]
 
 
 @contextmanager
-def groups_of(rank: int, world: int, **sizes: Any) -> Iterator[Made]:
+def groups_of(rank: int, world: int, **sizes: Any) -> Iterator[Groups]:
     """Make Megatron's groups as this rank of a world that isn't there; yield all that it made."""
-    made: Made = []
+    groups: Groups = []
     create = parallel_state.create_group
 
     def note(ranks: list[int], **options: Any) -> dist.ProcessGroup:
-        made.append((options["group_desc"], list(ranks), dict(options)))
+        groups.append((options["group_desc"], list(ranks), dict(options)))
         options.pop("backend", None)  # the world is fake, whoever would carry it
         group: dist.ProcessGroup = create(ranks, **options)
         return group
@@ -47,7 +47,7 @@ def groups_of(rank: int, world: int, **sizes: Any) -> Iterator[Made]:
         patch.setattr(parallel_state, "create_group", note)
         try:
             parallel_state.initialize_model_parallel(**sizes)
-            yield made
+            yield groups
         finally:
             parallel_state.destroy_model_parallel()
             dist.destroy_process_group()
@@ -59,17 +59,17 @@ GRID = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 4}
 def test_every_rank_makes_every_group_in_one_order_data_with_context_first() -> None:
     lists = []
     for rank in (0, 5):
-        with groups_of(rank, 16, **GRID) as made:
-            lists.append([(name, ranks) for name, ranks, _ in made])
+        with groups_of(rank, 16, **GRID) as groups:
+            lists.append([(name, ranks) for name, ranks, _ in groups])
     assert lists[0] == lists[1]
     assert lists[0][0] == ("DATA_PARALLEL_GROUP_WITH_CP", [0, 2])
     assert any(0 not in ranks for _, ranks in lists[0])
 
 
 def test_only_data_parallel_groups_have_a_gloo_twin_and_the_experts_is_told_no_timeout() -> None:
-    with groups_of(0, 16, **GRID) as made:
-        twins = {name for name, _, options in made if options.get("backend") == "gloo"}
-        untimed = {name for name, _, options in made if options.get("timeout") is None}
+    with groups_of(0, 16, **GRID) as groups:
+        twins = {name for name, _, options in groups if options.get("backend") == "gloo"}
+        untimed = {name for name, _, options in groups if options.get("timeout") is None}
     assert twins == {
         "DATA_PARALLEL_GROUP_GLOO",
         "DATA_PARALLEL_GROUP_WITH_CP_GLOO",
@@ -80,11 +80,19 @@ def test_only_data_parallel_groups_have_a_gloo_twin_and_the_experts_is_told_no_t
 
 def test_eight_ranks_are_tensor_by_data_and_anew_tensor_by_experts() -> None:
     sizes = {"tensor_model_parallel_size": 2, "expert_model_parallel_size": 4}
-    with groups_of(0, 8, **sizes) as made:
-        mine = {name: ranks for name, ranks, _ in made if 0 in ranks}
-    assert mine["TENSOR_MODEL_PARALLEL_GROUP"] == mine["EXPERT_TENSOR_PARALLEL_GROUP"] == [0, 1]
-    assert mine["DATA_PARALLEL_GROUP"] == mine["EXPERT_MODEL_PARALLEL_GROUP"] == [0, 2, 4, 6]
-    assert mine["EXPERT_DATA_PARALLEL_GROUP"] == [0]
+    with groups_of(0, 8, **sizes) as groups:
+        groups_of_rank_0 = {name: ranks for name, ranks, _ in groups if 0 in ranks}
+    assert (
+        groups_of_rank_0["TENSOR_MODEL_PARALLEL_GROUP"]
+        == groups_of_rank_0["EXPERT_TENSOR_PARALLEL_GROUP"]
+        == [0, 1]
+    )
+    assert (
+        groups_of_rank_0["DATA_PARALLEL_GROUP"]
+        == groups_of_rank_0["EXPERT_MODEL_PARALLEL_GROUP"]
+        == [0, 2, 4, 6]
+    )
+    assert groups_of_rank_0["EXPERT_DATA_PARALLEL_GROUP"] == [0]
 
 
 def test_who_holds_an_embedding_is_asked_with_one_argument_whatever_the_annotation_says() -> None:
@@ -95,8 +103,8 @@ def test_who_holds_an_embedding_is_asked_with_one_argument_whatever_the_annotati
         return ranks[:1]
 
     def embedding(rule: Callable[..., list[int]]) -> list[int]:
-        with groups_of(0, 16, **GRID, get_embedding_ranks=rule) as made:
-            return next(ranks for name, ranks, _ in made if name == "EMBEDDING_GROUP")
+        with groups_of(0, 16, **GRID, get_embedding_ranks=rule) as groups:
+            return next(ranks for name, ranks, _ in groups if name == "EMBEDDING_GROUP")
 
     assert embedding(parallel_state.default_embedding_ranks) == [0, 12]
     assert embedding(first) == [0]
@@ -107,13 +115,13 @@ def test_who_holds_an_embedding_is_asked_with_one_argument_whatever_the_annotati
 def test_a_bucket_is_cut_between_rows_where_fsdp2_gives_every_rank_rows_of_every_tensor() -> None:
     shapes, ranks = [torch.Size([8, 4]), torch.Size([4, 4]), torch.Size([4])], 4
     cutting = SimpleNamespace(data_parallel_sharding_strategy="optim_grads_params")
-    held = []
+    numels_by_rank = []
     for rank in range(ranks):
         items, bucket, shard = param_and_grad_buffer.build_data_parallel_buffer_index(
             shapes, rank, ranks, True, cutting, chunk_size_factor=4
         )
         start, end = shard.global_data_index, shard.global_data_index + shard.size
-        held.append(
+        numels_by_rank.append(
             [
                 max(
                     0,
@@ -124,9 +132,11 @@ def test_a_bucket_is_cut_between_rows_where_fsdp2_gives_every_rank_rows_of_every
             ]
         )
     assert bucket.size == 64  # 52 numbers and the padding
-    assert held == [[16, 0, 0], [16, 0, 0], [0, 16, 0], [0, 0, 4]]
-    theirs = [[c.numel() for c in _chunk_with_empty(torch.empty(s), ranks, dim=0)] for s in shapes]
-    assert theirs == [[8] * 4, [4] * 4, [1] * 4]
+    assert numels_by_rank == [[16, 0, 0], [16, 0, 0], [0, 16, 0], [0, 0, 4]]
+    fsdp2_numels = [
+        [c.numel() for c in _chunk_with_empty(torch.empty(s), ranks, dim=0)] for s in shapes
+    ]
+    assert fsdp2_numels == [[8] * 4, [4] * 4, [1] * 4]
 
 
 def test_a_mixture_of_experts_on_tensor_ranks_is_refused_without_sequence_parallelism() -> None:
@@ -141,23 +151,23 @@ def test_a_mixture_of_experts_on_tensor_ranks_is_refused_without_sequence_parall
 
 def test_a_capacity_makes_the_cpu_wait_sooner_and_only_padding_to_it_spares_the_wait() -> None:
     def waits(capacity: float | None, *, padded: bool) -> str:
-        made = object.__new__(token_dispatcher.MoEAlltoAllTokenDispatcher)
+        dispatcher = object.__new__(token_dispatcher.MoEAlltoAllTokenDispatcher)
         points = ("before_permutation_1", "before_ep_alltoall", "before_permutation_2")
         order = (*points, "before_finish", "no_sync")
-        made.cuda_sync_point_priority = {point: place for place, point in enumerate(order)}
-        made.cuda_sync_point, made.cuda_dtoh_point = "no_sync", "before_permutation_1"
-        made.drop_and_pad, made.moe_expert_capacity_factor = padded, capacity
-        made.num_experts = made.num_local_experts = 4
-        made.tp_size = made.ep_size = 1
-        made.permute_idx_device = torch.device("cpu")
-        made.config = SimpleNamespace(
+        dispatcher.cuda_sync_point_priority = {point: place for place, point in enumerate(order)}
+        dispatcher.cuda_sync_point, dispatcher.cuda_dtoh_point = "no_sync", "before_permutation_1"
+        dispatcher.drop_and_pad, dispatcher.moe_expert_capacity_factor = padded, capacity
+        dispatcher.num_experts = dispatcher.num_local_experts = 4
+        dispatcher.tp_size = dispatcher.ep_size = 1
+        dispatcher.permute_idx_device = torch.device("cpu")
+        dispatcher.config = SimpleNamespace(
             moe_router_topk=2,
             moe_expert_capacity_factor=capacity,
             moe_router_padding_for_quantization=False,
             moe_permute_fusion=True,
         )
-        made.preprocess(torch.ones(3, 4, dtype=torch.bool))
-        point: str = made.cuda_sync_point
+        dispatcher.preprocess(torch.ones(3, 4, dtype=torch.bool))
+        point: str = dispatcher.cuda_sync_point
         return point
 
     assert waits(None, padded=False) == "before_finish"
@@ -174,18 +184,18 @@ def test_two_samples_share_the_token_that_one_predicts_last_and_the_other_sees_f
 
 def test_documents_of_all_epochs_are_shuffled_together_but_those_of_a_last_one_kept_apart() -> None:
     documents, draw = np.arange(6), np.random.RandomState
-    together = gpt_dataset._build_document_index(documents, 3, draw(1), False)
-    apart = gpt_dataset._build_document_index(documents, 3, draw(1), True)
-    assert sorted(together[:6]) != sorted(documents)  # not one whole epoch first
-    assert sorted(apart[12:]) == sorted(documents)
-    assert sorted(apart[:12]) == sorted([*documents] * 2)
+    shuffled_at_once = gpt_dataset._build_document_index(documents, 3, draw(1), False)
+    last_epoch_separate = gpt_dataset._build_document_index(documents, 3, draw(1), True)
+    assert sorted(shuffled_at_once[:6]) != sorted(documents)  # not one whole epoch first
+    assert sorted(last_epoch_separate[12:]) == sorted(documents)
+    assert sorted(last_epoch_separate[:12]) == sorted([*documents] * 2)
 
 
 def test_without_a_mask_from_the_dataset_documents_are_not_kept_apart() -> None:
     text, end = torch.tensor([5, 0, 7, 8]), 0
     masks = [
-        gpt_dataset._get_ltor_masks_and_position_ids(text, end, False, True, False, made)[0]
-        for made in (True, False)
+        gpt_dataset._get_ltor_masks_and_position_ids(text, end, False, True, False, has_mask)[0]
+        for has_mask in (True, False)
     ]
     assert masks[1] is None
     assert masks[0][0, 2].tolist() == [True, True, False, True]  # True hides

@@ -38,13 +38,13 @@ def test_the_oracle_is_the_version_whose_faults_these_are() -> None:
     assert package_info.__version__ == "0.16.1"
 
 
-def own(world: World, *shape: int) -> Tensor:
+def filled(world: World, *shape: int) -> Tensor:
     """A tensor that holds rank + 1 everywhere, so a sum over two ranks is 3."""
     return torch.full(shape, world.rank + 1.0, dtype=torch.float64, device=world.device)
 
 
 def backward_of_copy(world: World) -> tuple[Tensor, Tensor]:
-    weight = own(world, 3, 2)
+    weight = filled(world, 3, 2)
     gradients = []
     with default_device(world), megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
@@ -61,8 +61,8 @@ def backward_of_copy(world: World) -> tuple[Tensor, Tensor]:
 
 def test_a_strided_gradient_comes_back_unreduced(pool: Any) -> None:
     # mappings._reduce reduces input_.contiguous(), a copy, and returns input_.
-    for rank, (theirs, ours) in enumerate(pool(2).run(backward_of_copy)):
-        assert torch.all(theirs == rank + 1), MENDED
+    for rank, (reference, ours) in enumerate(pool(2).run(backward_of_copy)):
+        assert torch.all(reference == rank + 1), MENDED
         assert torch.all(ours == 3)
 
 
@@ -76,22 +76,24 @@ def forward_of_reduce(world: World) -> list[tuple[Tensor, Tensor]]:
                 lambda x: mappings.reduce_from_tensor_model_parallel_region(x, group=group),
                 lambda x: ops.reduce_from(x, world.whole),
             ):
-                x = own(world, 3, 2).t() if strided else own(world, 2, 3)
+                x = filled(world, 3, 2).t() if strided else filled(world, 2, 3)
                 seen.append((x, reduce(x).clone()))
     return seen
 
 
 def test_a_reduction_overwrites_its_argument(pool: Any) -> None:
-    for rank, ((theirs, sum_), (ours, our_sum), _, _) in enumerate(pool(2).run(forward_of_reduce)):
+    for rank, ((reference, sum_), (ours, our_sum), _, _) in enumerate(
+        pool(2).run(forward_of_reduce)
+    ):
         assert torch.all(sum_ == 3)
-        assert torch.all(theirs == 3), MENDED
+        assert torch.all(reference == 3), MENDED
         assert torch.all(ours == rank + 1)
         assert torch.all(our_sum == 3)
 
 
 def test_a_strided_argument_comes_back_unreduced(pool: Any) -> None:
-    for rank, (*_, (_, theirs), (_, ours)) in enumerate(pool(2).run(forward_of_reduce)):
-        assert torch.all(theirs == rank + 1), MENDED
+    for rank, (*_, (_, reference), (_, ours)) in enumerate(pool(2).run(forward_of_reduce)):
+        assert torch.all(reference == rank + 1), MENDED
         assert torch.all(ours == 3)
 
 
@@ -103,18 +105,18 @@ def residual_gradient(world: World) -> tuple[Tensor, Tensor]:
             lambda x: mappings.copy_to_tensor_model_parallel_region(x, group=group),
             lambda x: ops.copy_to(x, world.whole),
         ):
-            x, kept = (torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2))
-            residual = kept * 1.0  # made before the copy, so its backward runs after the copy's
-            (residual + copy(x)).backward(own(world, 2))
-            assert kept.grad is not None
-            gradients.append(kept.grad)
+            x, source = (torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+            residual = source * 1.0  # made before the copy, so its backward runs after the copy's
+            (residual + copy(x)).backward(filled(world, 2))
+            assert source.grad is not None
+            gradients.append(source.grad)
     return gradients[0], gradients[1]
 
 
 def test_reducing_a_gradient_in_place_changes_that_of_the_residual_beside_it(pool: Any) -> None:
     # An addition hands one gradient tensor to both its inputs; the copy's backward overwrites it.
-    for rank, (theirs, ours) in enumerate(pool(2).run(residual_gradient)):
-        assert torch.all(theirs == 3), MENDED
+    for rank, (reference, ours) in enumerate(pool(2).run(residual_gradient)):
+        assert torch.all(reference == 3), MENDED
         assert torch.all(ours == rank + 1)
 
 
@@ -139,14 +141,14 @@ def frozen_weight(world: World) -> tuple[bool, bool]:
     """Whether a bias gets a gradient beside a frozen weight: Megatron's, ours."""
     trained = []
     with default_device(world), megatron(tensor=world.size):
-        theirs = ColumnParallelLinear(
+        reference = ColumnParallelLinear(
             4, 4, config=config(hidden=4), init_method=torch.nn.init.ones_, bias=True,
             gather_output=False, skip_bias_add=False,
         )  # fmt: skip
         ours = linear.ColumnParallelLinear(
             4, 4, axis=world.whole, bias=True, init=Init(dtype=torch.float64, device=world.device)
         )
-        layers: tuple[Any, Any] = (theirs, ours)
+        layers: tuple[Any, Any] = (reference, ours)
         for layer in layers:
             layer.weight.requires_grad_(False)
             y = layer(torch.ones(1, 1, 4, dtype=torch.float64))
@@ -157,8 +159,8 @@ def frozen_weight(world: World) -> tuple[bool, bool]:
 
 def test_freezing_a_column_weight_freezes_its_bias_too(pool: Any) -> None:
     # LinearWithFrozenWeight returns None for the bias's gradient whatever it is asked for.
-    for theirs, ours in pool(2).run(frozen_weight):
-        assert not theirs, MENDED
+    for reference, ours in pool(2).run(frozen_weight):
+        assert not reference, MENDED
         assert ours
 
 
@@ -168,7 +170,7 @@ def loss_of_logits(world: World, dtype: torch.dtype) -> list[tuple[Tensor, Tenso
         logits = random_like(3, 1, 4, seed=world.rank, dtype=dtype)
         targets = torch.tensor([[0], [1], [5]])
         return [
-            (loss(given := logits.clone()), given, logits)
+            (loss(argument := logits.clone()), argument, logits)
             for loss in (
                 lambda x: vocab_parallel_cross_entropy(x, targets),
                 lambda x: cross_entropy(x, targets, axis=world.whole),
@@ -178,14 +180,14 @@ def loss_of_logits(world: World, dtype: torch.dtype) -> list[tuple[Tensor, Tenso
 
 def test_the_loss_overwrites_fp32_logits(pool: Any) -> None:
     # logits.float() is no copy where they are fp32 already, and what follows works in place.
-    for (_, theirs, kept), (_, ours, _) in pool(2).run(loss_of_logits, torch.float32):
-        assert not torch.equal(theirs, kept), MENDED
-        assert torch.equal(ours, kept)
+    for (_, reference, before), (_, ours, _) in pool(2).run(loss_of_logits, torch.float32):
+        assert not torch.equal(reference, before), MENDED
+        assert torch.equal(ours, before)
 
 
 def test_the_loss_is_cast_to_fp32(pool: Any) -> None:
-    for (theirs, _, _), (ours, _, _) in pool(2).run(loss_of_logits, torch.float64):
-        assert theirs.dtype == torch.float32, MENDED
+    for (reference, _, _), (ours, _, _) in pool(2).run(loss_of_logits, torch.float64):
+        assert reference.dtype == torch.float32, MENDED
         assert ours.dtype == torch.float64
 
 
@@ -218,10 +220,10 @@ def second_backward(world: World) -> str:
     first, second = (torch.autograd.grad(ours, logits, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
     with default_device(world), megatron(tensor=world.size):
-        theirs = vocab_parallel_cross_entropy(logits, targets).sum()
-        theirs.backward(retain_graph=True)
+        reference = vocab_parallel_cross_entropy(logits, targets).sum()
+        reference.backward(retain_graph=True)
         try:
-            theirs.backward()
+            reference.backward()
         except RuntimeError as error:
             return str(error)
     return ""

@@ -87,8 +87,8 @@ def test_the_tokens_that_hide_sharded_data_are_computed_for_both_widths_of_gradi
     assert f"{REACHED / SHEET:.0%}".replace("%", " %") in text
     bf16, fp32 = (thresholds(gradient) for gradient in GRADIENTS)
     assert [high / low for low, high in zip(bf16, fp32, strict=True)] == [4 / 3, 4 / 3]
-    for (near, far), between in ((bf16, r"\D+"), (fp32, " (?:and|y) ")):
-        assert re.search(rf"\b{near:.0f}\b{between}{far:.0f}\b", text)
+    for (lower, far), between in ((bf16, r"\D+"), (fp32, " (?:and|y) ")):
+        assert re.search(rf"\b{lower:.0f}\b{between}{far:.0f}\b", text)
     rows = re.findall(r"\| T(?:·m)? > [^|]+ \|", text)
     assert rows == ["| T·m > g/3 · F/B |", "| T > (4 + g)/6 · F/B |"]
     for gradient in GRADIENTS:

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import click
 import msgspec
@@ -17,11 +17,15 @@ import msgspec
 from costlab.record.names import FIELDS, parse
 from costlab.record.words import Words
 
-VerdictWord = Literal["holds", "holds only if", "refuted", "stale", "not measurable here"]
+VerdictWord = Literal[
+    "holds", "holds only if", "too strong", "refuted", "stale", "not measurable here"
+]
+# What a claim comes to if some of its cases pass and some fail.
+Mixed = Literal["holds only if", "too strong"]
 Op = Literal["==", "!=", "<", "<=", ">", ">="]
 Need = Literal["gpu", "gpus", "nvlink"]
-# What can't stand unqualified; a reader is owed what is true.
-QUALIFIED = ("holds only if", "refuted", "stale")
+# Verdicts whose claim must say in `instead` what is true.
+QUALIFIED = ("holds only if", "too strong", "refuted", "stale")
 CONDITION = ("Holds only if", "Solo vale si")
 
 _INDEX = re.compile(r"\$\.claim\[(\d+)\]\.?(.*)")
@@ -79,8 +83,9 @@ class Cite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A claim.
 
-    Where all its cases pass it holds, where none does it is refuted, where some do it *holds only
-    if*, and then `instead` says on what condition, in these words.
+    If all its cases pass it holds, and if none passes it is refuted. If some pass, it *holds only
+    if* an ordinary setting that the claim leaves out is so, and `instead` says which, in these
+    words. Or it is *too strong*: true in a case that `instead` names, and false as it is worded.
 
     Args:
         number: in LABS.md's list; those above 37 are the workbook's own.
@@ -92,6 +97,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         case: how it is tested.
         cite: lines that bear on it.
         verdict: what the citations settle, where there are no cases: read, not computed.
+        mixed: what the claim is if some of its cases pass and some fail.
         because: why, in a sentence or two.
         instead: what is true, where the claim is not.
         see: metrics worth reading beside it.
@@ -106,6 +112,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: tuple[Case, ...] = ()
     cite: tuple[Cite, ...] = ()
     verdict: VerdictWord | None = None
+    mixed: Mixed = "holds only if"
     because: Words | None = None
     instead: Words | None = None
     see: tuple[str, ...] = ()
@@ -142,7 +149,7 @@ def load(path: Path) -> tuple[Claim, ...]:
         ClaimsError: the file can't be read, or a claim in it can't be judged.
     """
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        raw = _spell_verdicts(tomllib.loads(path.read_text("utf-8")))
         claims = msgspec.convert(raw, _File).claim
     except OSError as fault:
         raise ClaimsError(f"{path}: {fault.strerror or fault}") from None
@@ -156,6 +163,16 @@ def load(path: Path) -> tuple[Claim, ...]:
     if problem:
         raise ClaimsError(f"{path}: {problem}")
     return tuple(sorted(claims, key=lambda claim: claim.number))
+
+
+def _spell_verdicts(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the file's content with verdicts in words: "too-strong" is "too strong"."""
+    claims = raw.get("claim")
+    for claim in claims if isinstance(claims, list) else []:
+        for key in ("verdict", "mixed"):
+            if isinstance(claim, dict) and isinstance(claim.get(key), str):
+                claim[key] = claim[key].replace("-", " ")
+    return raw
 
 
 def _named(fault: str, raw: dict[str, object]) -> str:
@@ -183,6 +200,11 @@ def _problem(claim: Claim) -> str:
         return f"{name} states a verdict and no `because`: say what the cited lines settle"
     if claim.verdict in QUALIFIED and not claim.instead:
         return f"{name} is {claim.verdict!r} and has no `instead`: say what is true"
+    if claim.mixed == "too strong" and not (claim.case and claim.instead):
+        return (
+            f"{name} is too strong if only some cases pass, and lacks "
+            f"{'`instead`: say what is true' if claim.case else '[[claim.case]]'}"
+        )
     ill_conditioned = _condition(name, claim)
     return ill_conditioned or next(
         (message for case in claim.case if (message := _misfit(name, case))), ""
@@ -194,9 +216,10 @@ def _condition(name: str, claim: Claim) -> str:
     words = " and ".join(map(repr, CONDITION))
     if len(set(claim.conditions)) > 1:
         return f"{name}: `instead` begins with {words} in both languages or in none"
-    if claim.verdict and (claim.verdict == "holds only if") != claim.conditional:
+    verdict = "too strong" if claim.mixed == "too strong" else claim.verdict
+    if verdict and (verdict == "holds only if") != claim.conditional:
         return (
-            f"{name} is {claim.verdict!r}; `instead` begins with {words} where a claim holds only "
+            f"{name} is {verdict!r}; `instead` begins with {words} where a claim holds only "
             f"if something is so, and nowhere else"
         )
     return ""

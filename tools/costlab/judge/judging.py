@@ -9,6 +9,7 @@ from costlab.record.terminal import tabulate
 _STYLES = {
     "holds": "green",
     "holds only if": "yellow",
+    "too strong": "dark_orange",
     "refuted": "red",
     "stale": "magenta",
     "not measurable here": "dim",

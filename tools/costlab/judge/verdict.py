@@ -2,7 +2,8 @@
 
 A comparison passes where it would pass at every end of the spread, fails where it would fail at
 every end, and is undecided in between. A case holds when all its comparisons pass. A claim *holds*
-when all its cases do, is *refuted* when none does, and *holds only if* some do and some don't.
+when all its cases do, and is *refuted* when none does. If some do and some don't, it *holds only
+if* an ordinary setting is so, or it is *too strong* as it is worded: the claims file says which.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from costlab.judge.claims import Case, Claim, Comparison, VerdictWord
+from costlab.judge.claims import Case, Claim, Comparison, Mixed, VerdictWord
 from costlab.record.names import natural
 from costlab.record.quantity import format_metric, format_value
 from costlab.record.result import Metric
@@ -80,19 +81,19 @@ def _verdict(claim: Claim, metrics: Mapping[str, Metric], provenance: Provenance
         return Verdict(claim.number, claim.id, claim.verdict, f"read in {cited}")
     cases = examine(claim, metrics)
     lacking = [need for need in claim.needs if need not in offers(provenance)]
-    word: VerdictWord = "not measurable here" if lacking else of_cases(cases)
+    word: VerdictWord = "not measurable here" if lacking else of_cases(cases, mixed=claim.mixed)
     reasons = [f"needs {need}" for need in lacking] or [_format_judged(case) for case in cases]
     if claim.machine_bound and not lacking:
         reasons.append(f"on {machine(provenance, _devices(cases))}")
     return Verdict(claim.number, claim.id, word, "; ".join([*reasons, *([cited] if cited else [])]))
 
 
-def of_cases(cases: Iterable[Judged]) -> VerdictWord:
-    """Return the verdict that some judged cases come to."""
+def of_cases(cases: Iterable[Judged], *, mixed: Mixed = "holds only if") -> VerdictWord:
+    """Return the verdict that some judged cases come to; `mixed` if they disagree."""
     cases = [judged for judged in cases if judged.passed is not None or not judged.case.optional]
     answers = {judged.passed for judged in cases if judged.passed is not None}
     if answers == {True, False}:
-        return "holds only if"
+        return mixed
     if not answers or any(judged.missing for judged in cases):
         return "not measurable here"
     return "holds" if True in answers else "refuted"

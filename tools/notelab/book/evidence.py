@@ -17,7 +17,7 @@ from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page import tokens
-from notelab.sources.answers import Absent, Found, Source, TagCommit, Unreachable, Wanted, Wheel
+from notelab.sources.answers import Absent, FoundFile, Source, TagCommit, Unreachable, Wanted, Wheel
 from notelab.sources.pointer import pointer_kind
 
 TYPE_CHECKING = False
@@ -124,7 +124,7 @@ class Evidence:
             self._from_siblings[name, path] = vouched
         return vouched.file if vouched else None
 
-    def _is_sibling_wrong(self, source: Source, answer: Found | Absent | Unreachable) -> bool:
+    def _is_sibling_wrong(self, source: Source, answer: FoundFile | Absent | Unreachable) -> bool:
         """Tell whether a provider disputes the blob id that another lab's lock records."""
         disputed = isinstance(answer, Unreachable) and answer.disputed
         return bool(disputed and self._from_siblings.pop((source.name, answer.path), None))
@@ -169,7 +169,7 @@ class Evidence:
         return [self._files[key] for key in sorted(self._files)]
 
     def _make_cited_file(
-        self, name: str, path: str, answer: Found | Absent | Unreachable
+        self, name: str, path: str, answer: FoundFile | Absent | Unreachable
     ) -> CitedFile:
         own_entry = self._lock.file(name, path, self._pins[name].commit)
         vouched = self._from_siblings.get((name, path)) if own_entry is None else None
@@ -178,7 +178,7 @@ class Evidence:
             return CitedFile(
                 name, path, State.ABSENT, suggestions=answer.suggestions, ends=answer.ends
             )
-        if not isinstance(answer, Found):
+        if not isinstance(answer, FoundFile):
             state = State.LACKING if isinstance(answer, Absent) else State.UNKNOWN
             file = CitedFile(name, path, state, reasons=answer.reasons)
             if isinstance(answer, Absent):
@@ -206,13 +206,13 @@ class Evidence:
             runs=lambda: self._cache.memoize("runs", answer.blob, lambda: self._runs(answer)),
         )
 
-    def _outline(self, path: str, contents: Found) -> Outline:
+    def _outline(self, path: str, contents: FoundFile) -> Outline:
         key = cache_key(code_version(), contents.blob, path.rpartition(".")[2])
         return get_or_compute(
             self._cache, "outline", key, Outline, lambda: outline.of_file(path, contents.data)
         )
 
-    def _runs(self, contents: Found) -> frozenset[int]:
+    def _runs(self, contents: FoundFile) -> frozenset[int]:
         def pack() -> bytes:
             text = contents.data.decode("utf-8", "replace")
             return tokens.run_hashes(tokens.tokenize_source(text)).tobytes()
@@ -221,7 +221,7 @@ class Evidence:
         return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, pack)))
 
 
-def _stronger_proof(locked: LockedFile | None, contents: Found) -> str:
+def _stronger_proof(locked: LockedFile | None, contents: FoundFile) -> str:
     """Return the stronger proof: git proves the commit, a wheel perhaps only the bytes."""
     if contents.proof == "git" or (
         locked and locked.proof == "git" and locked.blob == contents.blob

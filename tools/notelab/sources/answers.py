@@ -50,7 +50,7 @@ class Source(msgspec.Struct, frozen=True):
     local_repository: str = ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundFile(msgspec.Struct, frozen=True):
     """A file's bytes, their blob id, and what proves that the commit holds them.
 
     If the lock already had the blob id, proof "wheel" only says that the bytes have that id; the

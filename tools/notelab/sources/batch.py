@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from notelab.sources.answers import (
     Absent,
     Answers,
-    Found,
+    FoundFile,
     Offered,
     Refused,
     Source,
@@ -19,7 +19,7 @@ from notelab.sources.answers import (
 from notelab.sources.blob import blob_id
 from notelab.sources.store import Store
 
-Answer = Found | Absent | Unreachable
+Answer = FoundFile | Absent | Unreachable
 
 
 class Batch:
@@ -46,7 +46,7 @@ class Batch:
             elif blob is not None and not is_commit(blob):
                 self._settle(path, Unreachable(path, [f"the lock's id {blob[:50]!r} is no id"]))
             elif blob and (data := store.get(blob)) is not None:
-                self._settle(path, Found(path, blob, data, "wheel", "store"))
+                self._settle(path, FoundFile(path, blob, data, "wheel", "store"))
             elif not is_commit(source.commit):
                 self._settle(path, Unreachable(path, [f"{source.name} has no usable pin"]))
 
@@ -104,7 +104,7 @@ class Batch:
             )
         else:
             self._store.put(offered.data)
-            self._settle(path, Found(path, blob, offered.data, offered.proof or "wheel", who))
+            self._settle(path, FoundFile(path, blob, offered.data, offered.proof or "wheel", who))
 
     def _settle(self, path: str, answer: Answer) -> None:
         self.answers[path] = answer

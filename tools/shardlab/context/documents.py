@@ -25,6 +25,9 @@ def document_ids(lengths: Sequence[int]) -> Tensor:
     return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
 
 
+documents_of = document_ids  # its name before 0.4
+
+
 def document_mask(
     documents_BS: Tensor, queries: Tensor | None = None, keys: Tensor | None = None
 ) -> Tensor:
@@ -36,9 +39,7 @@ def document_mask(
         keys: the keys' positions; by default all.
     """
     positions = torch.arange(documents_BS.shape[1])
-    rows, columns = (
-        positions if given_positions is None else given_positions
-        for given_positions in (queries, keys)
-    )
+    rows = positions if queries is None else queries
+    columns = positions if keys is None else keys
     same = documents_BS[:, rows].unsqueeze(2) == documents_BS[:, columns].unsqueeze(1)
     return (same & (rows.unsqueeze(1) >= columns).to(same.device)).unsqueeze(1)

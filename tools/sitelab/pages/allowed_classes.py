@@ -26,7 +26,7 @@ _HINTS = {
 # The bench's own pages of results and claims use these (`bench_pages`).
 _JUDGED = {
     *("asked", "claims", "holds", "holds-only-if", "not-measurable-here", "refuted", "rows"),
-    *("stale", "verdict"),
+    *("stale", "too-strong", "verdict"),
 }
 _NAMES = _EXTENSIONS | _PARTS | _HINTS | {*STANDARD_TYPES.values()} - {""}
 # A fence's language, its tokens, and the API's parts as mkdocstrings names them.

@@ -17,7 +17,7 @@ from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import whole_parameters
 
 BASE, OURS = "megatron-core's linears", "ours over gloo"
-THEIRS: Mapping[type[nn.Module], Callable[..., nn.Module]] = {
+REPLACEMENTS: Mapping[type[nn.Module], Callable[..., nn.Module]] = {
     linear.ColumnParallelLinear: partial(mcore.ColumnParallelLinear, gather_output=False),
     linear.RowParallelLinear: partial(mcore.RowParallelLinear, input_is_parallel=True),
 }
@@ -58,10 +58,10 @@ def with_megatrons_linears(gpt: GPT, config: mcore.TransformerConfig) -> GPT:
     """Replace each linear of the blocks by Megatron's of the same weights; return the model."""
     whole = whole_parameters(gpt)
     for name, module in list(gpt.named_modules()):
-        if type(module) not in THEIRS:
+        if type(module) not in REPLACEMENTS:
             continue
         outputs, inputs = whole[f"{name}.weight"].shape
-        replacement = THEIRS[type(module)](
+        replacement = REPLACEMENTS[type(module)](
             inputs, outputs, config=config, init_method=nn.init.zeros_, bias=True,
             skip_bias_add=False,
         )  # fmt: skip
