@@ -198,7 +198,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @mirror_option
 @offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
-    """Record citations that resolve in citations.lock; run no rules."""
+    """Record in citations.lock what the pages cite; run no rules."""
     from notelab.book.discovery import select_labs
     from notelab.book.opening import open_session
     from notelab.commands import pinning

@@ -85,9 +85,12 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
         (["check", "nowhere.md"], "no such file"),
         (["check", "experiments/nowhere"], "no such file"),
         (["check", "--mirror", "up"], "expected NAME=DIR"),
-        (["check", "--mirror", "up=/nowhere/at/all"], "is no folder"),
+        (["check", "--mirror", "up=/nowhere/at/all"], "is not a folder"),
         *(
-            ([*command, "--mirror", "pu=."], "no lab has a source called 'pu'; there are: `up`")
+            (
+                [*command, "--mirror", "pu=."],
+                "no lab has a source called 'pu'; the sources are: `up`",
+            )
             for command in (
                 ["check"],
                 ["check", "experiments/01-scratch"],
@@ -101,13 +104,13 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
                 ["show", "pkg/scaler.py:L1"],
             )
         ),
-        (["check", "--mirror", "up=~nobody-here/up"], "nobody here is called that"),
+        (["check", "--mirror", "up=~nobody-here/up"], "no user has this name"),
         (["compare", "experiments/01-scratch/note.md"], "note.md/lab.toml: no such lab file"),
         (["check", "--output-format", "xml"], "xml"),
         (["explain", "N999"], "no rule"),
         (["show", "nonsense"], "is no citation"),
         (["show", "pkg/scaler.py:L900"], "goes past its end"),
-        (["show", "pkg/nothing.py:L1"], "not at hand"),
+        (["show", "pkg/nothing.py:L1"], "not available"),
         (["pin", "pu", "v1"], "no lab has a source called 'pu'"),
         (["cite", "pu", "x"], "did you mean `up`?"),
         (["fetch", "--worktree", "x", "--source", "no"], "no lab has a source called 'no'"),
@@ -140,7 +143,7 @@ def test_where_nothing_named_is_a_labs_nothing_is_done_and_that_is_a_fault(
     scratch.book.joinpath("README.md").write_text("# Hello\n")
     done = scratch.run(command, "README.md")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: README.md: no page of a lab")
+    assert done.stderr.startswith("error: README.md: neither a page of a lab")
 
 
 def test_a_changed_pin_or_lock_puts_the_whole_lab_in_question(scratch: Scratch) -> None:

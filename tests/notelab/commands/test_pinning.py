@@ -86,7 +86,7 @@ def test_a_commit_is_no_release_and_a_wheel_of_another_one_is_said(
     commit = git(scratch.upstream, "rev-parse", "HEAD")
     done = scratch.run("pin", "up", commit)
     message = (
-        f"experiments/01-scratch/lab.toml named up==1: name the wheel of {commit} if it has one"
+        f"experiments/01-scratch/lab.toml named up==1; write the wheel of {commit} if there is one"
     )
     assert message in done.stdout
     assert 'release = ""\nwheel = ""' in scratch.read("lab.toml")

@@ -80,7 +80,7 @@ def test_what_is_there_already_is_never_written_over(scratch: Scratch, kind: str
     else:
         place.symlink_to(scratch.root / "nowhere")
     done = scratch.run("new", "mine", "--from", "01-scratch")
-    assert done.returncode == 2 and "is there already" in done.stderr
+    assert done.returncode == 2 and "already exists" in done.stderr
     if kind == "folder":
         assert [path.name for path in place.iterdir()] == ["note.md"]
     assert not (scratch.root / "nowhere").exists()
@@ -96,11 +96,11 @@ def test_a_name_that_can_be_no_folders_is_refused(scratch: Scratch, name: str) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--from", "no-such-lab"], "there are: 01-scratch"),
-        (["--from", "01-scratch", "--repo", "."], "or from a repository at a ref"),
+        (["--from", "no-such-lab"], "the labs are: 01-scratch"),
+        (["--from", "01-scratch", "--repo", "."], "or --repo with --ref"),
         (["--repo", "https://example.invalid/up.git"], "--repo URL --ref REF"),
         (["--repo", "ext::sh -c x", "--ref", "v1"], "no address of a repository"),
-        ([], "or from a repository at a ref"),
+        ([], "or --repo with --ref"),
     ],
 )
 def test_a_lab_that_cannot_be_started_says_why_and_leaves_nothing(

@@ -73,6 +73,10 @@ def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
     done = scratch.run("compare", "--page")
     assert done.returncode == 2 and "isn't a comparison" in done.stderr
     assert page.read_text() == "# Mine\n"
+    # A page with the comment of an older version is replaced.
+    page.write_text("<!-- written by shardbook compare --page; written anew each time -->\n")
+    assert scratch.run("compare", "--page").returncode == 0
+    assert page.read_text("utf-8") == text
 
 
 def test_where_no_choice_is_written_yet_nothing_is_shown(

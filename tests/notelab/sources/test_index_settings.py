@@ -91,7 +91,8 @@ def test_without_a_pip_the_environment_holds_and_that_is_said(
         library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
         assert isinstance(library.read(SOURCE, {PATH: blob_id(DATA)})[PATH], FoundFile)
     assert reports == [
-        "there is no pip to say what its files hold: only PIP_* of the environment is heeded"
+        "pip is not installed, so its configuration files are not read: "
+        "only the PIP_* variables are used"
     ]
 
 

@@ -119,7 +119,7 @@ def test_a_forged_file_under_the_right_record_is_refused(
     index.hashes[WHEEL] = genuine.known_wheel.sha256
     answer = _read(tmp_path, genuine)
     assert isinstance(answer, Unreachable)
-    assert "is not the file of which RECORD has the hash" in answer.reasons[-1]
+    assert "doesn't match its hash in RECORD" in answer.reasons[-1]
 
 
 def test_another_platforms_wheel_delivers_known_files_and_proves_no_new_one(

@@ -204,7 +204,7 @@ def test_a_server_that_never_ends_its_answer_is_given_up(
     finally:
         never.set()
     assert isinstance(answer, Unreachable)
-    assert "gave no whole answer" in answer.reasons[-1]
+    assert "gave no complete answer" in answer.reasons[-1]
 
 
 def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: Index) -> None:

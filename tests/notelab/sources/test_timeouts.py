@@ -39,7 +39,7 @@ def test_what_is_over_before_is_not_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_gives_no_answer_in_time_is_given_up_and_named() -> None:
     never = threading.Event()
     try:
-        with pytest.raises(SourceError, match=r"the index gave no whole answer in 0\.01 s"):
+        with pytest.raises(SourceError, match=r"the index gave no complete answer in 0\.01 s"):
             run_within(0.01, "the index", never.wait)
     finally:
         never.set()

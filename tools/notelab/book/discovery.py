@@ -29,7 +29,7 @@ def default_labs(here: Path) -> list[Path]:
     labs = labs_below(root)
     if not labs:
         raise NotelabError(
-            f"no lab: {display_path(root)} and the folders in it hold no {LAB_FILE}",
+            f"no lab found: {display_path(root)} and the folders in it have no {LAB_FILE}",
             hint="name a lab's folder or a note",
         )
     return labs
@@ -75,8 +75,8 @@ def select_labs(
             strays.append(path)
     if not wanted and not may_be_nothing:
         raise NotelabError(
-            f"{', '.join(map(str, strays[:3]))}: no page of a lab, nor a file that affects one",
-            hint="a lab.toml names its notes and `pages`; without PATH every lab is taken",
+            f"{', '.join(map(str, strays[:3]))}: neither a page of a lab nor a file that one uses",
+            hint="name a lab's folder or one of its pages; without PATH, every lab is taken",
         )
     return wanted, strays
 
@@ -113,7 +113,7 @@ def unknown_source_error(name: str, sources: Iterable[str]) -> NotelabError:
     """Return the error that lists the known sources and suggests the closest."""
     names = ", ".join(f"`{source}`" for source in sources) or "none"
     return NotelabError(
-        f"no lab has a source called {name!r}; there are: {names}",
+        f"no lab has a source called {name!r}; the sources are: {names}",
         hint=did_you_mean(name, sources),
     )
 

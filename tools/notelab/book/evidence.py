@@ -189,7 +189,7 @@ class Evidence:
                 file.state, file.blob = State.LOCKED, own_entry.blob
             return file
         if kind := pointer_kind(answer.data):
-            reason = f"the commit has a {kind} pointer in its place, and not its text"
+            reason = f"the commit has a {kind} pointer in its place instead of its text"
             return CitedFile(name, path, State.POINTER, blob=answer.blob, reasons=[reason])
         return CitedFile(
             name,

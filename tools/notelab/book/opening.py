@@ -68,7 +68,7 @@ def _read_mirrors(
         mirrors[_normalize(name)] = _expand(folder)
     for name, path in mirrors.items():
         if not path.is_dir():
-            raise NotelabError(f"the mirror of `{name}`, {path}, is no folder")
+            raise NotelabError(f"the mirror of `{name}`, {path}, is not a folder")
     return mirrors
 
 
@@ -76,7 +76,7 @@ def _expand(typed: str) -> Path:
     try:
         return Path(typed).expanduser()
     except RuntimeError:
-        raise NotelabError(f"{typed}: nobody here is called that") from None
+        raise NotelabError(f"{typed}: no user has this name") from None
 
 
 def _normalize(name: str) -> str:

@@ -79,7 +79,9 @@ class _LockBuilder:
         if entry:
             self._record(source, citation, entry, page)
         else:
-            self._skipped[citation.text] = "no source text at hand, or no such lines"
+            self._skipped[citation.text] = (
+                "the source text is not available, or it has no such lines"
+            )
 
     def _keep_older(
         self, source: str, entry: LockedCitation, citation: Citation, page: str
@@ -133,7 +135,8 @@ class _LockBuilder:
             return None
         if not wheel.sha256:
             self._remarks.append(
-                f"{name}: the index gives no hash for {wheel.file}: only its RECORD's is recorded"
+                f"{name}: the index gives no hash for {wheel.file}; only the hash of its RECORD is "
+                "recorded"
             )
         return wheel
 
@@ -152,10 +155,12 @@ def _list_sibling_remarks(book: Workbook) -> list[str]:
 def _explain_unresolved(resolved: Resolution) -> str:
     if resolved.rivals:
         rivals = ", ".join(file.source for file in resolved.rivals)
-        return f"more than one source has the file: {rivals}; write the one meant before it"
+        return f"several sources have the file: {rivals}; write the source's name before the path"
     if resolved.sole:
         unasked = ", ".join(file.source for file in resolved.unknown)
-        return f"{unasked} could not be asked for it; write `{resolved.sole.source}:` before it"
+        return (
+            f"{unasked} could not be asked for the file; write `{resolved.sole.source}:` before it"
+        )
     if resolved.candidates and all(file.state is State.ABSENT for file in resolved.candidates):
         return "no source has the file at its pin"
     reasons = list(dict.fromkeys(reason for file in resolved.candidates for reason in file.reasons))

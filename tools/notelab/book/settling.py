@@ -109,7 +109,7 @@ class Settling:
 
     def _resolve_relative(self, citation: Citation, view: ParsedPage, own_source: str) -> Citation:
         if not own_source:
-            reason = "links to lines of a file that no pin holds; cite them, or link to the file"
+            reason = "links to lines of a file that is in no source; link to the whole file"
             return msgspec.structs.replace(citation, problem=citation.problem or reason)
         folder = view.page.path.parent.relative_to(self._lab.root).as_posix()
         path = posixpath.normpath(posixpath.join(folder, citation.path))
@@ -179,7 +179,7 @@ class Settling:
         if len(ends) == 1:
             return msgspec.structs.replace(citation, path=ends[0][1])
         listed = ", ".join(f"`{path}`" for _, path in ends[:3])
-        problem = f"gives the end of {len(ends)} paths ({listed}); write the whole one"
+        problem = f"gives the end of {len(ends)} paths ({listed}); write the whole path"
         return msgspec.structs.replace(citation, problem=problem)
 
     def _find_lines(self, citation: Citation) -> Citation:
@@ -188,7 +188,9 @@ class Settling:
         if file is None:
             return citation
         if file.outline is None or not file.outline.structured:
-            problem = "names a symbol, and the file's text is not at hand or has no structure rule"
+            problem = (
+                "names a symbol, but the file's text is not available or has no structure rule"
+            )
             return msgspec.structs.replace(citation, problem=problem)
         name = citation.symbol.replace("::", ".")
         symbols = [(each.name.replace("::", "."), each) for each in file.outline.symbols]

@@ -90,4 +90,4 @@ def _structure(path: str, data: bytes, text: str, lines: list[str]) -> Structure
     if not grammars.knows(path):
         return ""
     bare = data.removeprefix(BOM_UTF8)
-    return grammars.structure(path, bare, lines) or "its grammar is not installed, or can't cope"
+    return grammars.structure(path, bare, lines) or "its grammar is not installed, or failed"

@@ -14,9 +14,19 @@ from notelab.report.terminal import say, write
 @click.argument("ref")
 @lab_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
-@click.option("--write", "writing", is_flag=True, help="Write same and moved, and what you accept.")
-@click.option("--reformatted", is_flag=True, help="Accept all that is only laid out anew.")
-@click.option("--accept", multiple=True, metavar="OLD=NEW", help="PATH:L1-L9=L3-L11, one by one.")
+@click.option(
+    "--write",
+    "writing",
+    is_flag=True,
+    help="Write the same and moved citations, and the accepted ones.",
+)
+@click.option("--reformatted", is_flag=True, help="Write, and accept every reformatted citation.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Write, and accept PATH:L1-L9=L3-L11; may be repeated.",
+)
 @mirror_option
 @offline_option
 def repin(
@@ -31,7 +41,7 @@ def repin(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> None:
-    """Carry SOURCE to REF, and say what became of each citation."""
+    """Move SOURCE to REF, and say what happened to each citation."""
     from notelab.book.discovery import find_lab
     from notelab.book.opening import open_session
     from notelab.commands import repinning
@@ -41,7 +51,7 @@ def repin(
     from notelab.repin.review_text import render
 
     for name in journal.finish(repository_root(Path.cwd())):
-        say(f"finished what an interrupted repin began: {name}", stderr=True)
+        say(f"finished an interrupted repin: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
     session = open_session(mirrors, folder, offline=offline)

@@ -40,11 +40,11 @@ def cite(
         lines.append((f"`{format_citation(file.path, match.top, match.last)}`", False))
         length = match.last - match.top + 1
         if length > max_lines:
-            limit = f"over the {max_lines} that a citation may have"
-            remark = f"{match.name} is {length} lines, {limit}"
+            limit = f"and a citation may have at most {max_lines}"
+            remark = f"{match.name} has {length} lines, {limit}"
             parts = _parts(file, match, source, max_lines)
             lines += [
-                (f"  {part}", True) for part in (f"{remark}; cite the part you mean:", *parts)
+                (f"  {part}", True) for part in (f"{remark}; cite the part that you mean:", *parts)
             ]
     return lines, True
 
@@ -87,7 +87,7 @@ def _explain_no_symbol(files: list[CitedFile], name: str, source: str) -> list[s
     similar = get_close_matches(name, [*symbols, *short], n=3)
     names = dict.fromkeys(short.get(each, each) for each in similar)
     return [
-        f"no symbol `{name}` in the {len(files)} files of `{source}` at hand",
+        f"no symbol `{name}` in the {len(files)} available files of `{source}`",
         "closest: " + ", ".join(f"`{full}`" for full in names)
         if names
         else f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name",

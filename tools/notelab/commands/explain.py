@@ -26,7 +26,7 @@ def code_of(rule: str) -> str:
         return codes[wanted.lower()]
     similar = get_close_matches(wanted, [*RULES, *codes], n=3, cutoff=0.5)
     hint = "did you mean " + " or ".join(f"`{name}`" for name in similar) + "?" if similar else ""
-    raise NotelabError(f"no rule {rule!r}", hint=hint or "`shardbook explain` lists them all")
+    raise NotelabError(f"no rule {rule!r}", hint=hint or "`shardbook explain` lists all rules")
 
 
 def page(code: str, language: str = "en") -> str:

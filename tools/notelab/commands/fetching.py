@@ -27,7 +27,7 @@ def fetch(labs: list[Path], source: str | None, session: CheckSession) -> tuple[
             text = f"{size:,} bytes  {file.blob[:12]}  {file.provider}"
             if file.state is not State.PROVED:
                 missing = True
-                text = "not at hand: " + ("; ".join(file.reasons) or file.state.value)
+                text = "not available: " + ("; ".join(file.reasons) or file.state.value)
             lines.append(f"{file.source}:{file.path}  {text}")
     return lines or ["nothing is cited" + (f" from `{source}`" if source else "")], missing
 
@@ -57,7 +57,8 @@ def _find_owner(labs: list[Path], source: str | None, session: CheckSession) -> 
         source = next(iter(folder_by_source))
     if source is None:
         raise NotelabError(
-            "which source to lay out?", hint=f"--source, one of: {', '.join(folder_by_source)}"
+            "--worktree writes one source, and the lab has several",
+            hint=f"add --source, one of: {', '.join(folder_by_source)}",
         )
     if source not in folder_by_source:
         raise unknown_source_error(source, folder_by_source)

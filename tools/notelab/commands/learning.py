@@ -11,13 +11,13 @@ from notelab.report.terminal import say, write
 
 @click.command()
 @click.argument("name")
-@click.option("--from", "origin", metavar="LAB", help="Under the conditions of LAB, at its pins.")
+@click.option("--from", "origin", metavar="LAB", help="Copy the conditions and the pins of LAB.")
 @click.option(
     "--repo",
     metavar="URL",
-    help="About any repository; `.` is the one that the lab is in.",
+    help="Read this repository; `.` is the one that contains the lab.",
 )
-@click.option("--ref", help="The tag, branch or commit of --repo to read; of `.` HEAD.")
+@click.option("--ref", help="The tag, branch or commit of --repo; of `.`, by default, HEAD.")
 @click.option("--language", type=click.Choice(["en", "es"]), default="en", show_default=True)
 @mirror_option
 def new(
@@ -31,7 +31,7 @@ def new(
 ) -> None:
     """Start a lab in a folder NAME: lab file, pins, blank notes.
 
-    A bare name goes into experiments/, where there is one; a path goes where it says.
+    A bare name is created in experiments/, if there is one; a path, where it says.
     """
     from notelab.commands import starting
 
@@ -41,7 +41,7 @@ def new(
         lines = starting.about(name, repo, ref or "HEAD", language, mirrors)
     else:
         hint = "`shardbook new NAME --from LAB`, or `shardbook new NAME --repo URL --ref REF`"
-        raise NotelabError("a lab starts from another, or from a repository at a ref", hint=hint)
+        raise NotelabError("a new lab needs --from, or --repo with --ref", hint=hint)
     say(*lines)
 
 
@@ -51,7 +51,9 @@ def new(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @click.option("--all", "show_all", is_flag=True, help="List every choice that you missed.")
-@click.option("--page", is_flag=True, help="Write it as a page of the lab, for the site, too.")
+@click.option(
+    "--page", is_flag=True, help="Also write the comparison as a page in the lab's folder."
+)
 @mirror_option
 @offline_option
 def compare(
@@ -63,9 +65,9 @@ def compare(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> None:
-    """Set your choices beside the solution's, once yours are committed.
+    """Compare your committed choices with the solution's.
 
-    Matched, missed, and yours alone: by the lines and symbols that both cite.
+    Choices match if they cite the same lines or symbol. The rest are missed, or yours alone.
     """
     from notelab.book.opening import open_session
     from notelab.compare import comparing, output

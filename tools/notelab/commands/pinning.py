@@ -47,10 +47,10 @@ def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]
     lines += relocked.remarks
     lines += [f"wrote {display_path(path)}" for path in contents]
     if before.commit != commit:
-        lines.append("now read the notes again: `shardbook check` says what no longer fits")
+        lines.append("next: read the notes again; `shardbook check` says what no longer fits")
     if old.wheel and not now.wheel:
         lines.append(
-            f"{display_path(lab_path)} named {old.wheel}: name the wheel of {ref} if it has one"
+            f"{display_path(lab_path)} named {old.wheel}; write the wheel of {ref} if there is one"
         )
     return lines
 
@@ -85,6 +85,6 @@ def _write_lock(book: Workbook, relocked: RelockResult) -> list[str]:
     lines += relocked.remarks
     summary = f"{display_path(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
-        return [*lines, f"{summary}, as it was"]
+        return [*lines, f"{summary}, unchanged"]
     write_files({path: text.encode()})
     return [*lines, summary]

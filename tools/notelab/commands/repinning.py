@@ -18,8 +18,8 @@ _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
 _ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")
 _HEADINGS = {
     "reformatted": "reformatted: the same in another layout",
-    "edited": "edited: read each again, the proposal first",
-    "gone": "gone: nothing in the new commit says this any more",
+    "edited": "edited: read each again, beginning with its first proposal",
+    "gone": "gone: nothing is left of the lines in the new commit",
 }
 
 
@@ -45,19 +45,23 @@ def write(
     dirty = list_uncommitted(root, changed)
     if dirty is None:
         raise NotelabError(
-            f"{display_path(root)} is no git repository: what repin writes could not be taken back",
+            f"{display_path(root)} is no git repository, so what repin writes could not be undone",
             hint="`git init`, and commit the notes",
         )
     if dirty and migration.pin.commit != migration.commit:
         raise NotelabError(
             f"{len(dirty)} of the files to be written have changes that are not committed: "
             f"{', '.join(dirty[:5])}",
-            hint="commit them, so that what repin writes can be told from them and taken back",
+            hint="commit them first, so that you can review and undo what repin writes",
         )
     journal.write(root, changed)
     waiting = len(outcome.citations) - len(to)
     lines = [f"wrote {display_path(path)}" for path in sorted(changed)] or ["nothing to write"]
-    remark = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
+    remark = (
+        f"{waiting} stay at the old commit (N217)"
+        if waiting
+        else "no citation stays at the old commit"
+    )
     return [*lines, f"{len(to)} citations carried, {remark}"]
 
 

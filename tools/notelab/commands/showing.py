@@ -58,7 +58,8 @@ def find(labs: list[Path], text: str, session: CheckSession) -> Shown:
     if citation.source and citation.source not in sources:
         raise unknown_source_error(citation.source, sources)
     raise NotelabError(
-        f"{citation.path} is not at hand: " + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
+        f"{citation.path} is not available: "
+        + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
     )
 
 

@@ -80,15 +80,15 @@ def _target_folder(name: str, here: Path) -> Path:
     if not _NAME.match(path.name) or len(name) > 1000 or not name.isprintable():
         raise NotelabError(
             f"{name[:80]!r} cannot name a lab",
-            hint="up to 100 letters, digits, `-`, `_` and `.` can",
+            hint="use up to 100 letters, digits, `-`, `_` and `.`",
         )
     experiments = repository_root(here) / "experiments"
     bare = len(path.parts) == 1 and experiments.is_dir()
     target = (experiments if bare else (here / path).parent).resolve() / path.name
     if os.path.lexists(target):
-        raise NotelabError(f"{display_path(target)} is there already", hint="nothing was written")
+        raise NotelabError(f"{display_path(target)} already exists", hint="nothing was written")
     if not target.parent.is_dir():
-        raise NotelabError(f"{display_path(target.parent)} is no folder", hint="make it first")
+        raise NotelabError(f"{display_path(target.parent)} is not a folder", hint="create it first")
     return target
 
 
@@ -99,7 +99,7 @@ def _origin_folder(wanted: str, here: Path) -> Path:
     labs = bundled | labs_here
     folder = here / wanted if (here / wanted / LAB_FILE).is_file() else labs.get(wanted)
     if folder is None:
-        hint = "there are: " + ", ".join(sorted(labs)) if labs else ""
+        hint = "the labs are: " + ", ".join(sorted(labs)) if labs else ""
         raise NotelabError(f"no lab called {wanted[:80]!r} to start from", hint=hint)
     return folder.resolve()
 
@@ -133,7 +133,7 @@ def _lab_table(title: str, language: str, **settings: object) -> str:
         for key, value in settings.items()
         if value
     ]
-    text = "# When the notes here are done, as data. The grammar: docs/reference/lab-file.md\n\n"
+    text = "# What the notes of this lab must hold. The fields: docs/reference/lab-file.md\n\n"
     return text + "[lab]\n" + "".join(lines)
 
 
@@ -174,7 +174,7 @@ def _create_lab(
         f"{display_path(target)}/",
         *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles])),
     ]
-    return [*lines, f"next: read, write, and see how far you are: `shardbook check {place}`"]
+    return [*lines, f"next: read the source, write the notes, then `shardbook check {place}`"]
 
 
 def _write(path: Path, text: str) -> None:

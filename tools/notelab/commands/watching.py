@@ -38,7 +38,7 @@ def keep_checking(paths: tuple[Path, ...], check: Callable[[], int]) -> int:
                 status = check()
             except NotelabError as fault:
                 say(f"error: {fault}" + (f"; {fault.hint}" if fault.hint else ""), stderr=True)
-            say("watching; Ctrl-C ends", stderr=True)
+            say("watching for changes; Ctrl-C ends", stderr=True)
             gc.collect()  # the collector is off during checks
             while _stamps(labs) == seen:
                 time.sleep(_PAUSE)

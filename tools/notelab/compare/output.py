@@ -14,7 +14,8 @@ from notelab.compare.matching import Comparison, Pair
 from notelab.errors import NotelabError, display_path, sanitize
 
 PAGE = "comparison.md"
-_MARK = "<!-- written by shardbook compare --page; written anew each time -->"
+_MARK = "<!-- written by shardbook compare --page; each run replaces it -->"
+_MARK_START = _MARK.partition(";")[0]  # what every version has written
 _WORDS = {
     "en": ["Your choices and the solution's", "Matched", "Missed", "Yours alone", "solution"],
     "es": [
@@ -93,7 +94,7 @@ def write_page(comparison: Comparison, folder: Path, language: str) -> Path:
         NotelabError: another file has that name.
     """
     path = folder / PAGE
-    if os.path.lexists(path) and (path.is_symlink() or _MARK not in path.read_text("utf-8")):
+    if os.path.lexists(path) and (path.is_symlink() or _MARK_START not in path.read_text("utf-8")):
         hint = "move it; `compare --page` writes its own page there"
         raise NotelabError(f"{display_path(path)} already exists and isn't a comparison", hint=hint)
     title, *headings, solution = _WORDS.get(language, _WORDS["en"])

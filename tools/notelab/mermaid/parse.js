@@ -94,12 +94,12 @@
     if (!hash.expected) {
       // Under the second line a caret points at what was not understood.
       const rest = (first[1] ?? "").slice((first[2] ?? "").indexOf("^")).trim();
-      return { number, error: `met ${rest ? `\`${rest}\`` : "text"}, which no rule of this diagram type reads` };
+      return { number, error: `found ${rest ? `\`${rest}\`` : "text"}, which no rule of this diagram type reads` };
     }
     const ends = hash.token === 1 || /^EOF/.test(String(hash.token));
     const what = ends ? "the end of the diagram" : met.trim() ? `\`${met.trim()}\`` : "the end of the line";
     const token = ends || !met.trim() || met.trim() === hash.token ? "" : ` (${hash.token})`;
-    return { number, error: `met ${what}${token}, expected ${told(hash.expected)}` };
+    return { number, error: `found ${what}${token}, expected ${told(hash.expected)}` };
   };
 
   // langium's grammars (pie, packet, gitGraph …).
@@ -150,7 +150,7 @@
     if (fault?.name === "UnknownDiagramError") {
       const [word] = (/^\s*([^\s;:{]+)/.exec(text.split("\n")[original(1, text, "") - 1] ?? "") || ["", ""]).slice(1);
       const known = word === "zenuml" ? "this diagram type can't be checked: zenuml is not part of mermaid" : "";
-      const met = word && !word.startsWith("%%") ? `met \`${word}\`` : "met nothing to draw";
+      const met = word && !word.startsWith("%%") ? `found \`${word}\`` : "found nothing to draw";
       return { line: original(1, text, ""), error: known || `${met}, expected a diagram type such as flowchart or gantt` };
     }
     const known = fromJison(fault) || fromLangium(fault);

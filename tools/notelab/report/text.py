@@ -118,7 +118,7 @@ def _format_source(source: SourceReport, paint: Painter) -> list[str]:
     by_provider = ", ".join(
         f"{count} by {name}" for name, count in sorted(source.providers.items())
     )
-    proved = f"{source.proved} of {source.files} files at hand" + (
+    proved = f"{source.proved} of {source.files} files available" + (
         f": {by_provider}" if by_provider else ""
     )
     lines = [sanitize(f"  {source.name:<10} {commit}{release}  {proved}")]

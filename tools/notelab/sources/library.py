@@ -234,7 +234,7 @@ class Library:
             with progress_if_slow(self._progress, f"{source.name}: asking {source.url} for {ref}"):
                 commit = resolve_at_remote(self._remotes().git, source, ref)
         except SourceError as fault:
-            hint = fault.hint or "a clone on disk will do as well: --mirror NAME=DIR"
+            hint = fault.hint or "a clone on disk works too: --mirror NAME=DIR"
             raise SourceError(f"{source.name}: {fault}{mirror_answer}", hint=hint) from None
         self._remotes().replace_tag(source.url, ref, commit)
         return commit
@@ -250,10 +250,10 @@ class Library:
         if not is_commit(source.commit):
             raise SourceError(f"{source.name} has no usable pin")
         if checkout.is_checked_out(source, directory):
-            self._progress(f"{directory} is {source.name} at the pin already")
+            self._progress(f"{directory} already holds {source.name} at the pin")
             return
         mirror = self._clone_of(source)
-        what = f"{source.name}: laying {source.commit[:12]} out in {directory}"
+        what = f"{source.name}: writing {source.commit[:12]} to {directory}"
         with progress_if_slow(self._progress, what):
             checkout.check_out(source, directory, mirror, offline=self._offline)
 

@@ -21,7 +21,7 @@ class UnreadableMemberError(Exception):
 class Package:
     """A package, packed or installed; `names` maps each file in its RECORD to the hash there."""
 
-    forged = "is not the file of which RECORD has the hash"
+    forged = "doesn't match its hash in RECORD"
 
     def __init__(self, who: str, record: str) -> None:
         """Parse RECORD; `who` is how reasons name the package."""

@@ -51,4 +51,4 @@ def run_within(seconds: float, what: str, work: Callable[[], T]) -> T:
     except TimeoutError:
         if future.done():  # `work` itself raised TimeoutError
             raise
-        raise SourceError(f"{what} gave no whole answer in {seconds:g} s") from None
+        raise SourceError(f"{what} gave no complete answer in {seconds:g} s") from None

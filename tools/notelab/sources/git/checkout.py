@@ -33,7 +33,7 @@ def is_checked_out(source: Source, directory: Path) -> bool:
         raise SourceError(
             f"{directory} is {source.name} at the pin, but {len(names)} of its files were "
             f"changed: {', '.join(names[:3])}",
-            hint=f"`git -C {quote(str(directory))} checkout HEAD -- .` takes that back",
+            hint=f"`git -C {quote(str(directory))} checkout HEAD -- .` undoes that",
         )
     return True
 
@@ -49,7 +49,7 @@ def check_out(source: Source, directory: Path, mirror: Path | None, *, offline: 
         directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     ):
         raise SourceError(
-            f"{directory} is there already, and is not {source.name} at the pin",
+            f"{directory} already exists and is not {source.name} at the pin",
             hint="name a folder that is empty or doesn't exist yet",
         )
     check_url(source.url)
@@ -88,14 +88,14 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
     if not git_tree.has_commit(local_git, source.commit):
         why = "; ".join(reason for reason in reasons if reason) or "offline, and no mirror"
         raise SourceError(
-            f"nobody hands over the whole tree of {source.name}: {why}",
+            f"no provider has the whole tree of {source.name}: {why}",
             hint="wheels hold only part of a repository; give a clone with --mirror NAME=DIR",
         )
     checkout = GitCommand(git_dir, work_tree=folder).run(
         "checkout", "--quiet", "--detach", source.commit, timeout=_SECONDS
     )
     if checkout.status:
-        raise SourceError(f"{source.name} could not be laid out: {checkout.why()}")
+        raise SourceError(f"{source.name} could not be checked out: {checkout.why()}")
 
 
 def _fetch_from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:

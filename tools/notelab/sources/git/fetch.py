@@ -111,7 +111,7 @@ class Remote:
                 why = why or ran.why()
         if _NO_SUCH.search(why):
             raise UnknownCommitError(f"{host_of(source.url)} has no commit {source.commit[:12]}")
-        raise SourceError(f"{host_of(source.url)} doesn't hand {source.commit[:12]} over: {why}")
+        raise SourceError(f"{host_of(source.url)} refuses commit {source.commit[:12]}: {why}")
 
     def list_refs(self, url: str, *patterns: str) -> list[tuple[str, str]]:
         """Return the remote's matching refs with their ids; a name with '^{}' is a peeled tag.

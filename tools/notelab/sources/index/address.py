@@ -67,7 +67,7 @@ def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> A
             if any(each.file == preferred and each.sha256 == sha256 for each in addresses):
                 break
     except TimeoutError:
-        reasons.append(f"an index gave no whole answer in {_SECONDS} s")
+        reasons.append(f"an index gave no complete answer in {_SECONDS} s")
     if not addresses:
         nothing_found = (
             "no index is set" if not futures else f"no index has a wheel of {requirement}"

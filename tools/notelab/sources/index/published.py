@@ -153,13 +153,13 @@ class Published:
         )
         if locked_wheel and locked_wheel.sha256 and address.sha256 not in ("", locked_wheel.sha256):
             raise SourceError(
-                f"{address.file} is another than the lock's and is not read: the index gives "
+                f"{address.file} differs from the lock's wheel and is not read: the index gives "
                 f"sha256 {address.sha256}, the lock has {locked_wheel.sha256}"
             )
         opened = open_wheel(address, self._settings(), f"wheel {source.wheel}")
         if locked_wheel and opened.identity.record != locked_wheel.record:
             raise SourceError(
-                f"{address.file} is another than the lock's and is not read: its RECORD has "
+                f"{address.file} differs from the lock's wheel and is not read: its RECORD has "
                 f"sha256 {opened.identity.record}, the lock knows {locked_wheel.record}"
             )
         if locked_wheel and locked_wheel.sha256 and not address.sha256 and not address.local:

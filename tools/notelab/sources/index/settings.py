@@ -60,7 +60,7 @@ def _ask_pip() -> tuple[dict[str, dict[str, str]], str]:
     """Return the options in pip's files by section, and why there are none if pip fails."""
     commands = [[sys.executable, "-m", "pip"]]
     commands += [[pip] for name in ("pip3", "pip") if (pip := which(name))]
-    remark = "there is no pip to say what its files hold"
+    remark = "pip is not installed, so its configuration files are not read"
     for command in commands:
         try:
             ran = subprocess.run(
@@ -79,7 +79,7 @@ def _ask_pip() -> tuple[dict[str, dict[str, str]], str]:
             return _parse_listing(ran.stdout), ""
         if "No module named" not in ran.stderr:
             remark = "`pip config list` fails"
-    return {}, f"{remark}: only PIP_* of the environment is heeded"
+    return {}, f"{remark}: only the PIP_* variables are used"
 
 
 def _parse_listing(listing: str) -> dict[str, dict[str, str]]:

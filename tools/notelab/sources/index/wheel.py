@@ -62,13 +62,13 @@ class WheelPackage(Package):
         """Return a file's bytes; long, encrypted or unusually compressed files are refused."""
         info = self._members.get(name)
         if info is None:
-            raise UnreadableMemberError("is in RECORD, and not in the archive")
+            raise UnreadableMemberError("is in RECORD but not in the archive")
         if max(info.file_size, info.compress_size) > MAX_FILE_BYTES:
             raise UnreadableMemberError(
                 f"{info.file_size:,} bytes, above {MAX_FILE_BYTES:,}; not read"
             )
         if info.compress_type not in _PLAIN or info.flag_bits & 1:
-            raise UnreadableMemberError("packed in a way that wheels aren't; not read")
+            raise UnreadableMemberError("compressed in a way that wheels don't use; not read")
         try:
             with self._archive.open(info) as stream:
                 data = stream.read(MAX_FILE_BYTES + 1)
