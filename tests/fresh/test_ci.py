@@ -109,6 +109,8 @@ def test_a_cancelled_run_of_pythons_leaves_neither_its_folder_nor_a_process(
         [PYTHONS, "3.12.99"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "TMPDIR": str(work), "PATH": f"{programs}:{os.environ['PATH']}"},
         start_new_session=True,
+        # bash can't trap a signal that was ignored when it started, as SIGHUP is below nohup.
+        preexec_fn=lambda: signal.signal(ending, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     writer = int(writing.read_text("utf-8"))
     try:
