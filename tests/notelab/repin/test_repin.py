@@ -227,7 +227,7 @@ def test_a_strangers_journal_writes_nothing_but_what_repin_writes(
         ("stranger", "v2", "none of the 1 cited files"),
         ("folder", "v2", "none of the 1 cited files"),
         ("dirty", "v2", "not committed"),
-        ("no repository", "v2", "is no git repository: what repin writes could not be taken back"),
+        ("no repository", "v2", "is no git repository, so what repin writes could not be undone"),
     ],
 )
 def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
