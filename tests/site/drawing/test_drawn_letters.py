@@ -67,11 +67,12 @@ def test_in_a_window_made_narrow_a_diagram_is_drawn_anew_and_scrolls_before_it_i
         """() => {
           const [flowchart, gantt] = document.querySelectorAll("div.mermaid svg");
           const shown = flowchart.getBoundingClientRect().width / flowchart.viewBox.baseVal.width;
-          const wide = flowchart.viewBox.baseVal.width * 11 / 16 > flowchart.parentElement.clientWidth;
+          const parent = flowchart.parentElement;
+          const wide = flowchart.viewBox.baseVal.width * 11 / 16 > parent.clientWidth;
           return gantt.viewBox.baseVal.width === gantt.parentElement.clientWidth
             && 16 * shown >= 11
-            && wide === (flowchart.parentElement.scrollWidth > flowchart.parentElement.clientWidth)
-            && wide === (flowchart.parentElement.tabIndex === 0);
+            && wide === (parent.scrollWidth > parent.clientWidth)
+            && wide === (parent.tabIndex === 0);
         }"""
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 240
