@@ -186,7 +186,7 @@ def test_claim_7_is_tested_against_one_process_on_as_many_threads_too() -> None:
     judged = examine(seven, result.metrics())
     threads = [outcome for outcome in judged if "over-threads" in outcome.outcomes[0].test.metric]
     assert len(threads) == 10 and not all(outcome.passed for outcome in threads)
-    for language, words in (("en", "as many threads"), ("es", "otros tantos hilos")):
+    for language, words in (("en", "threads as there are ranks"), ("es", "hilos como ranks hay")):
         rows = claims_text(claims, result, LAB, language).splitlines()
         (row,) = [row for row in rows if 'id="claim-7"' in row]
         assert re.search(rf"✗ [^:]*{words}: ", row)

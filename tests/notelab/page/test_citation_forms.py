@@ -213,7 +213,7 @@ REFUSED = [
     ("https://example.org/o/s/blob/v9/pkg/work.py#L4-L6", "N201", "`v9`, which moves"),
     (f"{PERMALINK}/gone.py", "N232", "`pkg/gone.py`, which `s` doesn't have"),
     (f"[the file]({PERMALINK}/gone.py)", "N232", "`pkg/gone.py`"),
-    ("[code](../pkg/work.py#L4-L6)", "N201", "no pin holds"),
+    ("[code](../pkg/work.py#L4-L6)", "N201", "in no source"),
     ("`pkg/work.py#add_three`", "N201", "no symbol"),
     ("`rk.py:4-6`", "N203", "no source has"),
     ("`docs/it's gone.md:L1`", "N203", "no source has"),
