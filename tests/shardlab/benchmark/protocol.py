@@ -78,6 +78,13 @@ class Case:
         """Ratio of `name` to `base` (below 1: faster), taken within each round, of each launch."""
         return [paired_ratio_ci(launch[name], launch[base]).value for launch in self.launches]
 
+    def spread(self, name: str) -> float:
+        """Return the worst launch's 90th percentile of `name`, as a multiple of its median."""
+        return max(
+            statistics.quantiles(launch[name], n=10)[-1] / statistics.median(launch[name])
+            for launch in self.launches
+        )
+
     def ratio(self, name: str, base: str) -> float:
         """The middle launch's ratio: what a goal is judged on."""
         return statistics.median(self.ratios(name, base))

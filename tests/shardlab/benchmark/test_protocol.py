@@ -71,6 +71,16 @@ def test_under_the_table_stands_what_else_ran() -> None:
     assert table.UNWATCHED["en"] in table.render(result, LAYOUT, "en")
 
 
+def test_a_disturbed_case_is_not_published() -> None:
+    calm = protocol.Case({"hidden": 1}, [{"a": [1.0] * 8 + [2.9] * 2}] * 2)
+    disturbed = protocol.Case({"hidden": 2}, [{"a": [1.0] * 10}, {"a": [1.0] * 8 + [9.0] * 2}])
+    result = protocol.record("step", "a", [calm], protocol.Plan())
+    table.refuse_disturbed(result)
+    result = protocol.record("step", "a", [calm, disturbed], protocol.Plan())
+    with pytest.raises(ValueError, match=r"\{'hidden': 2\}, a: 9\.0"):
+        table.publish(result, LAYOUT)
+
+
 @contextmanager
 def idle(world: World, *, hidden: int) -> Iterator[dict[str, rounds.Step]]:
     yield {"a": lambda: None, "b": lambda: None}
@@ -115,6 +125,7 @@ def test_each_table_of_the_page_is_what_was_measured(language: str) -> None:
     assert sorted(markers) == sorted(layout.marker for layout in LAYOUTS)
     for layout in LAYOUTS:
         result = json.loads((table.MEASURED / f"{layout.marker}.json").read_text("utf-8"))
+        table.refuse_disturbed(result)
         assert f"\n{table.render(result, layout, language)}\n" in page, layout.marker
 
 
