@@ -27,25 +27,6 @@ LAYOUT = table.Layout(
 )
 
 
-PAIR = (1, 16, 256, 1024, 4096, 16384)  # KiB
-PAIR_LAYOUT = table.Layout(
-    marker="pair",
-    key=LAYOUT.key,
-    row=LAYOUT.row,
-    columns={name: LAYOUT.columns[name] for name in ("gloo", "axis over gloo", "shared memory")},
-)
-
-
-def test_two_ranks_all_reduce_beside_gloos_own(quick: bool) -> None:
-    plan = protocol.QUICK if quick else protocol.Plan(seconds=3.0, warmup=5)
-    settings = [{"kib": kib} for kib in (PAIR[::2] if quick else PAIR)]
-    cases = protocol.compare(collectives.crowded, settings, ranks=2, plan=plan)
-    result = protocol.record("pair", collectives.BASE, cases, plan)
-    print(f"\n{table.render(result, PAIR_LAYOUT, 'en')}")
-    if not quick:
-        table.publish(result, PAIR_LAYOUT)
-
-
 def test_eight_ranks_all_reduce_beside_gloos_own(quick: bool) -> None:
     plan = protocol.QUICK if quick else protocol.Plan(seconds=3.0, warmup=5)
     settings = [{"kib": kib} for kib in (CROWDED[::2] if quick else CROWDED)]
