@@ -15,8 +15,8 @@
   const GANTT = `
     .titleText, .grid .tick text { font-size: 13px; }
     .grid .tick line { opacity: 0.4; }
-    .task0, .active0 { fill: var(--shard-a-soft); stroke: var(--shard-a); }
-    .task1, .active1 { fill: var(--sum-soft); stroke: var(--sum); }
+    .task0, .active0 { fill: var(--sum-soft); stroke: var(--sum); }
+    .task1, .active1 { fill: var(--shard-a-soft); stroke: var(--shard-a); }
     .taskText, .taskText0, .taskText1, .taskTextOutsideLeft, .taskTextOutsideRight {
       fill: var(--md-default-fg-color) !important;
     }`;

@@ -30,5 +30,5 @@ def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, sc
     assert len(own_parts) == 6
     fills = {part["kind"]: part["fill"] for part in parts}
     assert len(set(fills.values())) == 3  # own, sent, and what every rank has alike
-    assert page.evaluate(TIMES) == {"task0": fills["own"], "task1": fills["sent"]}
+    assert page.evaluate(TIMES) == {"task0": fills["sent"], "task1": fills["own"]}
     reader.close()
