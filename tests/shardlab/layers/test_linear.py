@@ -7,6 +7,7 @@ layers that still compose to the right model.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -132,11 +133,14 @@ def adjoint(world: World) -> list[tuple[float, float]]:
     """<y, A x> and <Aᵀ y, x> over logical values: whole ones once, cut ones over their slices."""
     axis = world.whole
     results = []
-    for kind, sequence_parallel in [(c, sp) for c in ("column", "row") for sp in (False, True)]:
+    variants = itertools.product(("column", "row"), (False, True), (False, True))
+    for kind, sequence_parallel, is_fused in variants:
         layer: Any = (ColumnParallelLinear if kind == "column" else RowParallelLinear)(
             H, F, axis=axis, bias=False, sequence_parallel=sequence_parallel, init=FP64
         )
         layer.to(world.device)
+        if is_fused:
+            fuse(layer)
         outer = "rows" if sequence_parallel else ""
         x_how, y_how = (outer, "features") if kind == "column" else ("features", outer)
         x = _placed(noise(S, B, H, key=1, device=world.device), x_how, axis).requires_grad_()
