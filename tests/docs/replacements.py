@@ -57,8 +57,15 @@ REPLACEMENTS = (
     ),
     Replacement(
         r"(shardbook pin .* --mirror megatron)=DIR",
-        rf'\1="$UPSTREAM" && cp {NOTES}/*-sha.txt {MINE}',
-        "the reader names a clone; the commit of ours isn't the one that the notes are about",
+        rf'\1="$UPSTREAM" && cp {NOTES}/*-sha.txt {MINE} '
+        "&& unset SHARDBOOK_MIRROR_MEGATRON SHARDBOOK_MIRROR_PYTORCH",
+        "the reader names a clone; the commit of ours isn't the one that the notes are about, nor "
+        "are its tags",
+    ),
+    Replacement(
+        rf"(shardbook check {MINE}\S*)",
+        r"env -u SHARDBOOK_MIRROR_MEGATRON -u SHARDBOOK_MIRROR_PYTORCH \1",
+        "the pins are copied by then, and the tags of our clone aren't at them",
     ),
     Replacement(
         r"shardbook check --watch (.*)", r"shardbook check \1 || true", "it would watch for ever"
