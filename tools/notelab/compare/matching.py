@@ -28,8 +28,10 @@ def match_choices(own_choices: list[Choice], solution_choices: list[Choice]) -> 
         partners = _partners(choice, solution_choices)
         matched += [(choice, partner) for partner in partners]
         own_only += [] if partners else [(choice, None)]
-    found = [id(partner) for _, partner in matched]
-    missed: list[Pair] = [(None, choice) for choice in solution_choices if id(choice) not in found]
+    partner_ids = {id(partner) for _, partner in matched}
+    missed: list[Pair] = [
+        (None, choice) for choice in solution_choices if id(choice) not in partner_ids
+    ]
     return Comparison(matched, missed, own_only)
 
 
