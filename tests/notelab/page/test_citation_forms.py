@@ -4,6 +4,7 @@
 stands beside them, whatever else of the page is right.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,17 +100,22 @@ class Lab:
         return self.check(strict=strict)
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    """Return a lab that cites another repository."""
-    copy_filled(_source, tmp_path / "source")
-    commit = git(tmp_path / "source", "rev-parse", "v1.0")
-    new_lab = Lab(tmp_path / "book", tmp_path / "source", commit)
+def make_lab(root: Path, write_source: Callable[[Path], None], ref: str) -> Lab:
+    """Return a lab below `root` that cites, at `ref`, the repository that `write_source` makes."""
+    copy_filled(write_source, root / "source")
+    commit = git(root / "source", "rev-parse", ref)
+    new_lab = Lab(root / "book", root / "source", commit)
     (new_lab.root / ".git").mkdir(parents=True)
     new_lab.folder.mkdir()
     new_lab.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
     new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
     return new_lab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Return a lab that cites another repository."""
+    return make_lab(tmp_path, _source, "v1.0")
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from notelab.commands import showing
 from notelab.errors import NotelabError
-from tests.notelab.page.test_citation_forms import LAB, Lab
-from tests.notelab.scratch import copy_filled, git
+from tests.notelab.page.test_citation_forms import Lab, make_lab
+from tests.notelab.scratch import git
 
 CODE = "def add_one(number):\n    total = number + 1\n    return total\n"
 PLAIN = [
@@ -36,14 +36,7 @@ def _source(folder: Path) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     """Return a lab that cites a repository with odd names."""
-    copy_filled(_source, tmp_path / "source")
-    commit = git(tmp_path / "source", "rev-parse", "HEAD")
-    new_lab = Lab(tmp_path / "book", tmp_path / "source", commit)
-    (new_lab.root / ".git").mkdir(parents=True)
-    new_lab.folder.mkdir()
-    new_lab.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
-    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
-    return new_lab
+    return make_lab(tmp_path, _source, "HEAD")
 
 
 def proved(lab: Lab, form: str) -> bool:
