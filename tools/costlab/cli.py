@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from costlab.record.result import Result
 
 BROKE_OFF, INTERRUPTED = 1, 130
-WHOLE = ("collectives", "fit", "tp", "fsdp", "pipeline", "one-gpu", "counts")
+WHOLE = ("one-gpu", "collectives", "fit", "tp", "fsdp", "pipeline", "counts")
 COMMANDS = {
     "all": "Measure the whole lab, and judge the claims.",
     "collectives": "Time and bandwidth of six operations by size, and their fit.",

@@ -4,6 +4,7 @@ torchrun ends the others as soon as one fails; here what those say is what is as
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,11 +20,13 @@ class Ended:
 
     Attributes:
         status: its exit status, negative for a signal; None if it had to be killed.
-        said: all that it printed.
+        output: all that it printed.
+        stacks: of a rank that was late, where each thread stood.
     """
 
     status: int | None
     output: str
+    stacks: str = ""
 
     @property
     def last(self) -> str:
@@ -43,6 +46,7 @@ def run(count: int, command: list[str], *, limit: float) -> list[Ended]:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     shared = os.environ | {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "OMP_NUM_THREADS": "1",
+        "PYTHONFAULTHANDLER": "1",
         "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
         "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
     }  # fmt: skip
@@ -59,21 +63,37 @@ def run(count: int, command: list[str], *, limit: float) -> list[Ended]:
         try:
             status: int | None = process.wait(max(0.0, ends - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
             status = None
+        length = os.fstat(file.fileno()).st_size
+        if status is None:
+            _end_with_its_stacks(process)
         file.seek(0)
-        ended.append(Ended(status, file.read().decode(errors="replace")))
+        printed = file.read()
+        output, stacks = (
+            part.decode(errors="replace") for part in (printed[:length], printed[length:])
+        )
+        ended.append(Ended(status, output, stacks))
         file.close()
     return ended
+
+
+def _end_with_its_stacks(process: subprocess.Popen[bytes]) -> None:
+    """End a rank that is late; Python's fault handler prints first where each thread stands."""
+    process.send_signal(signal.SIGABRT)
+    try:
+        process.wait(5.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def fault(name: str, ended: list[Ended]) -> bool:
     """Tell which rank of some failed, if one did, and print the end of what it said."""
     worst = next((rank for rank in ended if rank.status != 0), None)
     if worst:
-        print(worst.output[-4000:])
-        tell(name, f"status {worst.status}: {worst.last}", ok=False)
+        print(worst.output[-4000:], worst.stacks[:6000], sep="\n")
+        how = "it ran out of time" if worst.status is None else f"status {worst.status}"
+        tell(name, f"{how}: {worst.last}", ok=False)
     return worst is not None
 
 

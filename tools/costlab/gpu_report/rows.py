@@ -22,7 +22,7 @@ def tell(what: str, seen: object, *, ok: bool | None = None) -> None:
     """
     row = {"what": what, "seen": " ".join(str(seen).split())[:400], "ok": ok}
     mark = {True: "ok", False: "FAILED", None: "-"}[ok]
-    print(f"{mark:6} {what}: {row['seen']}", flush=True)
+    print(f"{time.monotonic() - _BEGAN:6.1f} s {mark:6} {what}: {row['seen']}", flush=True)
     if FILE in os.environ:
         with Path(os.environ[FILE]).open("a", encoding="utf-8") as rows:
             rows.write(json.dumps(row) + "\n")

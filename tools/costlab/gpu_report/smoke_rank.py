@@ -15,7 +15,7 @@ from shardlab.comm import Axis, World
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int64)
 # Elements of a rank's piece. A sum of small whole numbers is exact in any of the dtypes.
-LENGTHS = {"cuda": (3, 1 << 16, 1 << 22), "cpu": (3, 1 << 12, 1 << 18)}
+LENGTHS = {"nccl": (3, 1 << 16, 1 << 22), "gloo": (3, 1 << 12, 1 << 18)}
 
 
 def inputs(axis: Axis, length: int, dtype: torch.dtype) -> list[Tensor]:
@@ -81,7 +81,7 @@ def check(world: World, axis: Axis, name: str) -> None:
     call, expected = OPERATIONS[name]
     wrong, tried = [], 0
     for dtype in DTYPES:
-        for length in LENGTHS[world.device.type]:
+        for length in LENGTHS[world.backend]:
             every = inputs(axis, length, dtype)
             x = every[axis.rank].to(world.device)
             try:

@@ -66,6 +66,6 @@ def throughput(device: str) -> None:
     for more in ([], ["--fused"]):
         command = ["-m", "costlab.gpu_report", "throughput", device, *more]
         (ended,) = ranks.run(1, command, limit=min(150.0, seconds_left(0.6)))
-        print(ended.output[-4000:])
+        print(ended.output[-4000:], ended.stacks[:6000], sep="\n")
         good = ended.status == 0
         tell(f"GPT in bf16 {' '.join(more)}".strip(), ended.last, ok=good)
