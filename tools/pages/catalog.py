@@ -14,6 +14,9 @@ from pathlib import Path
 from types import ModuleType
 
 MODULES = {
+    "tree": "pages.tree",
+    "bench-fit": "pages.bench_fit",
+    "theory-06": "pages.runs.theory_06",
     "trace": "pages.trace",
 }
 
