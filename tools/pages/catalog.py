@@ -17,6 +17,7 @@ MODULES = {
     "tree": "pages.tree",
     "bench-fit": "pages.bench_fit",
     "theory-06": "pages.runs.theory_06",
+    "since": "pages.since.page",
     "trace": "pages.trace",
 }
 
