@@ -20,6 +20,21 @@ def in_language(page: str, language: str) -> Path:
     return ROOT / f"{page}{'' if language == LANGUAGES[0] else f'.{language}'}.md"
 
 
+def lab_page(lab: str, language: str) -> Path:
+    """Return the path of a lab's page."""
+    return in_language(f"docs/labs/{lab}", language)
+
+
+def solution_page(lab: str, language: str) -> Path:
+    """Return the path of the answers to a lab's exercises."""
+    return in_language(f"solutions/{lab}", language)
+
+
+def python_blocks(path: Path) -> list[str]:
+    """Return a page's Python, block by block."""
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.M | re.S)
+
+
 def read_block(path: Path, block: str) -> str:
     """Return what a page shows in a block."""
     return _split(path, path.read_text("utf-8"), block)[1].rstrip("\n")

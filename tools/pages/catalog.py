@@ -15,8 +15,15 @@ from types import ModuleType
 
 MODULES = {
     "tree": "pages.tree",
-    "bench-fit": "pages.bench_fit",
+    "evening": "pages.runs.evening",
+    "lab-00": "pages.runs.lab_00",
+    "lab-00b": "pages.runs.lab_00b",
+    "lab-01": "pages.runs.lab_01",
+    "lab-04": "pages.runs.lab_04",
+    "lab-05": "pages.runs.lab_05",
     "theory-06": "pages.runs.theory_06",
+    "theory-07": "pages.runs.theory_07",
+    "bench-fit": "pages.bench_fit",
     "promise": "pages.promise",
     "check-picture": "pages.check_picture",
     "since": "pages.since.page",

@@ -1,0 +1,161 @@
+"""An evening with shardlab: how much code there is, and how deep a collective is called."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+
+from pages.blocks import LANGUAGES, ROOT, PageError, fill_blocks, in_language, table
+from pages.house import count_code_lines
+from pages.programs import TRAIN, script
+from pages.ranks import alone
+from shardlab.comm import World, torch_link
+from shardlab.layers.linear import RowParallelLinear
+
+PAGE = "docs/reference/evening"
+SHARDLAB = ROOT / "tools" / "shardlab"
+SETTINGS = TRAIN.with_name("settings.py")
+CORE = ("comm", "grid", "layers", "data_parallel", "fsdp", "pipeline", "training")
+WORDS = {
+    "en": {
+        "head": ["quantity", "value"],
+        "modules": "shardlab modules that `import shardlab.layers.linear` loads",
+        "lines": "lines of code in these modules",
+        "frames": "shardlab's stack frames from a linear's forward to `dist.all_reduce`",
+        "deep": "shardlab's stack frames between `train.py --tp 2` and any collective of a step",
+        "train": "shardlab modules that `import train` loads",
+        "ran": "shardlab modules that are loaded at the end of a run without options",
+        "core": "lines of code in the core ({}), without checkpoints",
+        "gpt": "lines of code in `gpt`, which is built on the core",
+    },
+    "es": {
+        "head": ["magnitud", "valor"],
+        "modules": "módulos de shardlab que carga `import shardlab.layers.linear`",
+        "lines": "líneas de código en estos módulos",
+        "frames": "marcos de pila de shardlab entre el forward de una lineal y `dist.all_reduce`",
+        "deep": "marcos de pila de shardlab entre `train.py --tp 2` y toda colectiva de un paso",
+        "train": "módulos de shardlab que carga `import train`",
+        "ran": "módulos de shardlab cargados al final de una ejecución sin opciones",
+        "core": "líneas de código del núcleo ({}), sin los checkpoints",
+        "gpt": "líneas de código de `gpt`, que se apoya en el núcleo",
+    },
+}
+
+STEPS = """
+import sys
+
+def say():
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items()
+             if name.split(".")[0] == "shardlab"]
+    print("loaded", *filter(None, files), sep="\\t")
+
+import shardlab.layers.linear
+say()
+sys.path.insert(0, "experiments/35-three-d")
+import train
+say()
+from pages.ranks import alone
+with alone(0, 1) as world:
+    train.train(train.Settings(steps=1, layers=1, hidden=8, heads=2, every=9), world)
+say()
+"""
+
+
+def list_loaded_files() -> list[list[Path]]:
+    """The files of ours that are loaded by a linear, by `train`, and by a run."""
+    command = [sys.executable, "-c", STEPS]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tools")}
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment
+    )
+    if done.returncode:
+        raise PageError(f"importing shardlab failed:\n{done.stderr}")
+    lists = [line.split("\t")[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
+    return [[Path(file) for file in files] for files in lists]
+
+
+def count_frames(call: Callable[[World], object]) -> int:
+    """The most frames of ours on the way to any of torch's collectives that a rank of two calls."""
+    depths: list[int] = []
+
+    def counting(collective: Callable[..., object]) -> Callable[..., object]:
+        def counted(*args: object, **settings: object) -> object:
+            stack = traceback.extract_stack()
+            depths.append(sum(Path(frame.filename).is_relative_to(SHARDLAB) for frame in stack))
+            return collective(*args, **settings)
+
+        return counted
+
+    with contextlib.ExitStack() as stack:
+        world = stack.enter_context(alone(0, 2))
+        for of, name in (
+            (dist, "all_reduce"),
+            (torch_link, "ALL_GATHER"),
+            (torch_link, "REDUCE_SCATTER"),
+        ):
+            stack.enter_context(patch.object(of, name, counting(getattr(of, name))))
+        call(world)
+    return max(depths)
+
+
+def run_linear(world: World) -> None:
+    """Run a row-parallel linear layer forward."""
+    RowParallelLinear(4, 4, axis=world.whole)(torch.zeros(1, 1, 2))
+
+
+def run_step(world: World) -> None:
+    """Run a training step of lab 01."""
+    trainer = script(TRAIN).Trainer(script(SETTINGS).Settings(tp=2), world)
+    trainer.step(0)
+
+
+@cache
+def numbers() -> dict[str, int]:
+    """All that the page prints."""
+    linear, train, ran = list_loaded_files()
+    core = [
+        path
+        for room in CORE
+        for path in (SHARDLAB / room).rglob("*.py")
+        if "checkpoint" not in path.parts
+    ]
+    return {
+        "modules": len(linear),
+        "lines": sum(map(count_code_lines, linear)),
+        "frames": count_frames(run_linear),
+        "deep": count_frames(run_step),
+        "train": len(train),
+        "ran": len(ran),
+        "core": sum(map(count_code_lines, core)),
+        "gpt": sum(map(count_code_lines, (SHARDLAB / "gpt").rglob("*.py"))),
+    }
+
+
+def numbers_table(counts: dict[str, int], language: str) -> str:
+    """Return the table of the numbers."""
+    words = WORDS[language]
+    core = ", ".join(f"`{room}`" for room in CORE)
+    thousands = "," if language == "en" else "\N{NO-BREAK SPACE}"
+    rows = [
+        [str(words[name]).format(core), f"{number:,}".replace(",", thousands)]
+        for name, number in counts.items()
+    ]
+    return table(list(words["head"]), "<>", rows)
+
+
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the page in each language."""
+    counts = numbers()
+    for language in LANGUAGES:
+        page = in_language(PAGE, language)
+        yield page, fill_blocks(page, {"numbers": numbers_table(counts, language)})
