@@ -23,5 +23,5 @@ def test_ranks_talk_to_each_other_and_answer_in_their_order() -> None:
 
 
 def test_the_rank_that_raises_is_named_and_nobody_waits_for_it() -> None:
-    with pytest.raises(PageError, match="rank 1 .*: no such layer"):
+    with pytest.raises(PageError, match=r"rank 1 .*: no such layer"):
         run_on_ranks(2, raise_on_one)

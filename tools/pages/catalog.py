@@ -26,6 +26,7 @@ MODULES = {
     "bench-fit": "pages.bench_fit",
     "promise": "pages.promise",
     "check-picture": "pages.check_picture",
+    "museum": "pages.museum",
     "since": "pages.since.page",
     "trace": "pages.trace",
 }
