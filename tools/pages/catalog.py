@@ -29,6 +29,7 @@ MODULES = {
     "museum": "pages.museum",
     "since": "pages.since.page",
     "trace": "pages.trace",
+    "gpu-run": "pages.gpu_run",
 }
 
 
