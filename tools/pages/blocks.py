@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "docs" / "measured"
@@ -47,6 +49,12 @@ def fill_blocks(path: Path, blocks: Mapping[str, str]) -> str:
         before, _, after = _split(path, text, block)
         text = f"{before}{new}\n{after}"
     return text
+
+
+def read_words(name: str) -> dict[str, dict[str, Any]]:
+    """Return the words of a page's tables, by language."""
+    words = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+    return dict(words[name])
 
 
 def table(head: list[str], align: str, rows: list[list[str]]) -> str:

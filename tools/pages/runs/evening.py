@@ -15,7 +15,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
-from pages.blocks import LANGUAGES, ROOT, PageError, fill_blocks, in_language, table
+from pages.blocks import LANGUAGES, ROOT, PageError, fill_blocks, in_language, read_words, table
 from pages.house import count_code_lines
 from pages.programs import TRAIN, script
 from pages.ranks import alone
@@ -26,30 +26,7 @@ PAGE = "docs/reference/evening"
 SHARDLAB = ROOT / "tools" / "shardlab"
 SETTINGS = TRAIN.with_name("settings.py")
 CORE = ("comm", "grid", "layers", "data_parallel", "fsdp", "pipeline", "training")
-WORDS = {
-    "en": {
-        "head": ["quantity", "value"],
-        "modules": "shardlab modules that `import shardlab.layers.linear` loads",
-        "lines": "lines of code in these modules",
-        "frames": "shardlab's stack frames from a linear's forward to `dist.all_reduce`",
-        "deep": "shardlab's stack frames between `train.py --tp 2` and any collective of a step",
-        "train": "shardlab modules that `import train` loads",
-        "ran": "shardlab modules that are loaded at the end of a run without options",
-        "core": "lines of code in the core ({}), without checkpoints",
-        "gpt": "lines of code in `gpt`, which is built on the core",
-    },
-    "es": {
-        "head": ["magnitud", "valor"],
-        "modules": "módulos de shardlab que carga `import shardlab.layers.linear`",
-        "lines": "líneas de código en estos módulos",
-        "frames": "marcos de pila de shardlab entre el forward de una lineal y `dist.all_reduce`",
-        "deep": "marcos de pila de shardlab entre `train.py --tp 2` y toda colectiva de un paso",
-        "train": "módulos de shardlab que carga `import train`",
-        "ran": "módulos de shardlab cargados al final de una ejecución sin opciones",
-        "core": "líneas de código del núcleo ({}), sin los checkpoints",
-        "gpt": "líneas de código de `gpt`, que se apoya en el núcleo",
-    },
-}
+WORDS = read_words("evening")
 
 STEPS = """
 import sys

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import LANGUAGES, fill_blocks, lab_page, solution_page, table
+from pages.blocks import LANGUAGES, fill_blocks, lab_page, read_words, solution_page, table
 from pages.programs import TRAIN, script
 from pages.ranks import run_on_ranks
 from shardlab.comm import World
@@ -19,28 +19,11 @@ from shardlab.proofs.ledger import Ledger
 from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 
 LAB = "01-three-d"
+WORDS = read_words("lab-01")
 EIGHT = [
     Layout(tensor=2, data=2, pipeline=2, order=order)
     for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 ]
-WORDS: dict[str, dict[str, Any]] = {
-    "en": {
-        "groups": ["groups", "tp-dp-pp, Megatron's default", "tp-pp-dp"],
-        "counts": ["grid", "stage", "axis", "collective", "calls", "asked for", "sent"],
-        "tp": "tensor 2", "sp": "tensor 2, sequence parallel", "dp": "data 2", "pp": "pipeline 2",
-        "3d": "2 × 2 × 2", "data": "data", "messages": "{} messages", "forward": "{} forward",
-        "backward": "{} backward", "after backward": "{} after", "thousands": ",",
-        "of": "{}",
-    },
-    "es": {
-        "groups": ["grupos", "tp-dp-pp, el de Megatron por defecto", "tp-pp-dp"],
-        "counts": ["malla", "etapa", "eje", "colectiva", "llamadas", "pedido", "enviado"],
-        "tp": "tensor 2", "sp": "tensor 2, paralelismo de secuencia", "dp": "datos 2",
-        "pp": "pipeline 2", "3d": "2 × 2 × 2", "data": "datos", "messages": "{} mensajes",
-        "forward": "{} en forward", "backward": "{} en backward", "after backward": "{} después",
-        "of": "eje de {}", "thousands": "\N{NARROW NO-BREAK SPACE}",
-    },
-}  # fmt: skip
 
 
 def groups(layout: Layout, token: str) -> str:
@@ -126,10 +109,6 @@ def size(count: float, words: dict[str, Any]) -> str:
 
 # Stages, micro-batches, and what a forward, a backward without its weights, and those take.
 EXERCISE = 4, 8, (2, 2, 2)
-BUBBLES = {
-    "en": ["schedule", "a stage idles", "of the time", "messages", "live pieces, by stage"],
-    "es": ["calendario", "una etapa espera", "del tiempo", "mensajes", "trozos vivos, por etapa"],
-}
 
 
 def bubbles_table(language: str) -> str:
@@ -149,7 +128,7 @@ def bubbles_table(language: str) -> str:
         sent = sum(len(a.sends) for stage in schedule for a in stage if isinstance(a, Exchange))
         live = " ".join(str(peak_live(stage)) for stage in schedule)
         rows.append([kind, f"{idle:.0f}", f"{bubble(time):.1%}", str(sent), live])
-    return table(BUBBLES[language], "<>>><", rows)
+    return table(WORDS[language]["bubbles"], "<>>><", rows)
 
 
 def render() -> Iterator[tuple[Path, str]]:
