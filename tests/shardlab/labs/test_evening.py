@@ -52,8 +52,8 @@ WORDS = {
     },
 }
 # The core had 3,600 lines until it completed a step in FSDP, compared the ranks' order of units in
-# every forward, and named things in full words.
-BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4200}
+# every forward, and named things in full words. plain_1f1b.py added 46.
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4250}
 
 
 def lines_of_code(path: Path) -> int:
