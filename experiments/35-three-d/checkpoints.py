@@ -75,8 +75,6 @@ def _refusals() -> Iterator[ModuleType]:
 
 def is_due(settings: Settings, done: int, end: int) -> bool:
     """Whether a checkpoint is to be written after `done` steps of a run to `end`."""
-    if not settings.save:
-        return False
     return done == end or (settings.save_every > 0 and done % settings.save_every == 0)
 
 

@@ -245,7 +245,7 @@ def train(settings: Settings, world: World) -> list[float]:
             held_out = trainer.evaluate()
             if held_out is not None and trainer.reports:
                 print(f"step {step + 1:4}/{end}  held out {held_out.item():.4f}", flush=True)
-        if checkpoints.is_due(settings, step + 1, end):
+        if settings.save and checkpoints.is_due(settings, step + 1, end):
             trainer.save(settings.save, step + 1)
     for stage in wait_for_turn(trainer):
         counted = ledger.summary() if ledger.entries else "nothing was sent"
