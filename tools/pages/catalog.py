@@ -18,6 +18,7 @@ MODULES = {
     "bench-fit": "pages.bench_fit",
     "theory-06": "pages.runs.theory_06",
     "trace": "pages.trace",
+    "gpu-run": "pages.gpu_run",
 }
 
 
