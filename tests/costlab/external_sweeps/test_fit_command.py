@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from costlab.cli import bench
 from costlab.external_sweeps.extrapolation import erred, tried
 from costlab.external_sweeps.fitted import fit
-from costlab.external_sweeps.sweep_file import Measured, SweepKey
+from costlab.external_sweeps.rows import Measured, SweepKey
 from tests.costlab.external_sweeps.sweep_files import LATENCY, PER_BYTE, SIZES, csv_of, nccl_text
 
 FINE = [1 << power for power in range(10, 31)]
