@@ -71,7 +71,7 @@ vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX
 	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
 
 benchmark: test-env ## measure checker (needs npm), kernels and site (needs chromium)
-	@$(IN) tests.notelab.faults
+	@$(IN) pages promise --record
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
 	  tests/shardlab/benchmark tests/site/benchmark
 

@@ -28,8 +28,11 @@ except ModuleNotFoundError as missing:
 WARM_UP = 5
 
 
-def record_step(trainer: Trainer, number: int) -> tuple[float, profile]:
-    """Run a step under the profiler; return its seconds on the slowest rank, and the record."""
+def record_step(trainer: Trainer, number: int, load: float) -> tuple[float, profile]:
+    """Run a step under the profiler; return its seconds on the slowest rank, and the record.
+
+    `load` is the machine's before the first step; it goes into the record.
+    """
     activities = [ProfilerActivity.CPU]
     if trainer.world.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
@@ -38,16 +41,18 @@ def record_step(trainer: Trainer, number: int) -> tuple[float, profile]:
         start = time.perf_counter()
         trainer.step(number)
         seconds = time.perf_counter() - start
+        record.add_metadata_json("load-before", str(load))
     slowest = torch.tensor([seconds], dtype=torch.float64, device=trainer.world.device)
     return trainer.world.whole.all_reduce(slowest, op="max").item(), record
 
 
 def trace(settings: Settings, world: World, folder: Path) -> None:
     """Record the steps; write the shortest."""
+    load = round(os.getloadavg()[0], 2)
     trainer = Trainer(settings, world)
     for number in range(WARM_UP):
         trainer.step(number)
-    records = [record_step(trainer, WARM_UP + number) for number in range(settings.steps)]
+    records = [record_step(trainer, WARM_UP + number, load) for number in range(settings.steps)]
     folder.mkdir(parents=True, exist_ok=True)
     least, fastest = min(records, key=lambda record: record[0])  # the same on every rank
     fastest.export_chrome_trace(str(folder / f"rank-{world.rank}.json"))
