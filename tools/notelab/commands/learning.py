@@ -71,7 +71,7 @@ def compare(
     """
     from notelab.book.opening import open_session
     from notelab.compare import comparing, output
-    from notelab.report.json import format_json
+    from notelab.report.formats import format_json
 
     session = open_session(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.find_lab(Path.cwd(), session)).resolve()

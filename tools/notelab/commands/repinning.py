@@ -11,7 +11,7 @@ from notelab.repin import journal
 from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.migrate import Migration
 from notelab.repin.writing import build_files, plan_moves
-from notelab.report.json import format_json
+from notelab.report.formats import format_json
 from notelab.sources.git.uncommitted import list_uncommitted
 
 _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
