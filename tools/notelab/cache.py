@@ -23,8 +23,8 @@ from notelab import __version__
 from notelab.atomic_write import write_files
 
 _HERE = Path(__file__).parent
-# A cached result depends on the file's content and on the code in these folders.
-_FOLDERS = ("book", "cited", "lab", "page", "rules")
+# A cached result depends on the file's content and on the code in these folders; "" is notelab.
+_FOLDERS = ("", "book", "cited", "lab", "page", "rules")
 
 
 @cache

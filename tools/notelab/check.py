@@ -10,8 +10,8 @@ from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path
+from notelab.finding import Finding
 from notelab.mermaid.diagrams import Diagrams
-from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
 from notelab.rules import constraints, languages, limits, release, unjudged
 from notelab.rules.citations import Judge, Verdict

@@ -134,8 +134,8 @@ def check(
 @click.option("--language", default="en", show_default=True, help="The page's language: en, es.")
 def explain(rule: str | None, language: str) -> None:
     """Explain RULE (a code or a name); without it, list all rules."""
+    from notelab.codes import RULES
     from notelab.commands import explain as pages
-    from notelab.rules.codes import RULES
 
     if rule is None:
         for code, name in RULES.items():

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from notelab.cli import cli
+from notelab.codes import RULES
 from notelab.report.outcome import LabReport, NoteReport, Report
 from notelab.report.text import write
-from notelab.rules.codes import RULES
 from pages.blocks import ROOT
 from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch, git

@@ -14,9 +14,9 @@ from notelab.book.relock import relock
 from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.check import check_labs
+from notelab.finding import Finding
 from notelab.lab import lock as lock_file
 from notelab.page.reading import read
-from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.codes import RULES
 from notelab.commands import explain
-from notelab.rules.codes import RULES
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "reference" / "rules"
 SECTIONS = {

@@ -5,7 +5,7 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from notelab.report.finding import Finding
+from notelab.finding import Finding
 from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch
 

@@ -4,11 +4,11 @@ import msgspec
 
 from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.errors import display_path
+from notelab.finding import Finding
 from notelab.lab import pages
 from notelab.lab.pages import Page
 from notelab.page.citation import Span
 from notelab.page.note import Note
-from notelab.report.finding import Finding
 
 
 class ParsedPage(msgspec.Struct):

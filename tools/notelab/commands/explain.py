@@ -4,8 +4,8 @@ import re
 from difflib import get_close_matches
 from pathlib import Path
 
+from notelab.codes import RULES
 from notelab.errors import NotelabError
-from notelab.rules.codes import RULES
 
 _HERE = Path(__file__).resolve().parents[1]
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)

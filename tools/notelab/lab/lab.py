@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from notelab.cache import DiskCache
+from notelab.codes import RULES
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab.lab_file import LabFile, SourceTable, decode
-from notelab.rules.codes import RULES
 from notelab.sources.answers import Source
 
 LAB_FILE = "lab.toml"

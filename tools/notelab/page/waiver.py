@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from notelab.codes import RULES
 from notelab.page.citation import Span
 from notelab.page.note import Waiver
-from notelab.rules.codes import RULES
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from notelab import __version__
+from notelab.codes import RULES
 from notelab.errors import escape_json, sanitize
+from notelab.finding import Finding
 from notelab.report import text
-from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.report.terminal import wants_colour
-from notelab.rules.codes import RULES
 
 
 def render_report(report: Report, output_format: str, *, quiet: bool) -> str:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from notelab.report.finding import Finding
+from notelab.finding import Finding
 
 
 class NoteReport(msgspec.Struct):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from notelab.errors import sanitize
-from notelab.report.finding import Finding
+from notelab.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}

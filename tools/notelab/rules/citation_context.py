@@ -4,9 +4,9 @@ import msgspec
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.cited.outline import is_anchor
+from notelab.finding import Finding
 from notelab.page.citation import Citation
 from notelab.page.note import ProseBlock
-from notelab.report.finding import Finding
 
 
 class CitationContext(msgspec.Struct):

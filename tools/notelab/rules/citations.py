@@ -8,12 +8,12 @@ from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
+from notelab.finding import Finding
 from notelab.lab import pins
 from notelab.lab.lock import Lock
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
 from notelab.page.permalink import normalize_repository
-from notelab.report.finding import Finding
 from notelab.rules import fit
 from notelab.rules.citation_context import CitationContext
 from notelab.rules.locked import LockJudge

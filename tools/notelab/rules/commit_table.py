@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
+from notelab.finding import Finding
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.note import CommitPrefix, Note
-from notelab.report.finding import Finding
 
 _HEX = frozenset("0123456789abcdef")
 

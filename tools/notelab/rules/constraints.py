@@ -6,9 +6,9 @@ from itertools import takewhile
 from notelab.book.evidence import CitedFile
 from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile, cache_key
+from notelab.finding import Finding
 from notelab.page import results_page, tokens
 from notelab.page.citation import Span
-from notelab.report.finding import Finding
 
 
 class Pinned:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from notelab.book.parsed_page import ParsedPage
+from notelab.finding import TOP, Finding
 from notelab.lab.lab_file import ExpectedDiagram
 from notelab.mermaid.diagrams import Diagrams, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
-from notelab.report.finding import TOP, Finding
 
 EXPECTED = "`dateFormat x` and whole numbers; `axisFormat %Q` shows them on the axis as they are"
 _FORMAT = re.compile(r"^[ \t]*dateFormat[ \t]+(\S+)", re.MULTILINE)

@@ -6,8 +6,8 @@ from notelab.book.evidence import CitedFile
 from notelab.cache import CacheFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
+from notelab.finding import Finding
 from notelab.page.citation import Citation, format_citation
-from notelab.report.finding import Finding
 from notelab.rules.citation_context import CitationContext, format_names
 
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from notelab.book.parsed_page import ParsedPage
+from notelab.finding import TOP, Finding
 from notelab.page.citation import Span
 from notelab.page.note import Note, ProseBlock
-from notelab.report.finding import TOP, Finding
 
 # A number and its unit read alike in either language: "0.75×", "14.2 MiB", "2.01 GB/s".
 _QUANTITY = re.compile(r"\d[\d.,]*(?:\s?(?:[KMGT]?i?B(?:/s)?|[mµn]?s|[MG]\b|[%×]))?")

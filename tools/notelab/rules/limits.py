@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
+from notelab.finding import TOP, Finding
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.note import Heading, Note, ProseBlock
-from notelab.report.finding import TOP, Finding
 from notelab.rules import commit_table
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
+from notelab.finding import TOP, Finding
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
 from notelab.page.citation import Citation, Span
-from notelab.report.finding import TOP, Finding
 from notelab.rules.citation_context import CitationContext, format_names
 from notelab.rules.fit import not_anchored
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile
 from notelab.errors import display_path
+from notelab.finding import TOP, Finding
 from notelab.lab.lab import Lab
 from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink
 from notelab.page.results_page import Results
-from notelab.report.finding import TOP, Finding
 
 _REGENERATE = "generate it again: `tools/bench report --adopt results/reference.json`"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
+from notelab.finding import TOP, Finding
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.pins import format_command
 from notelab.page.citation import Span
-from notelab.report.finding import TOP, Finding
 
 
 def findings(book: Workbook) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from notelab.book.evidence import State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.settling import files_of
 from notelab.book.workbook import Workbook
-from notelab.report.finding import Finding
+from notelab.finding import Finding
 
 STRICT = "N230"  # a finding under `--strict`, only counted otherwise
 

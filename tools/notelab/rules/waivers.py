@@ -6,9 +6,9 @@ from pathlib import Path
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
+from notelab.finding import TOP, Finding
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
-from notelab.report.finding import TOP, Finding
 
 
 class Waivers:

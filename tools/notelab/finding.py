@@ -2,8 +2,8 @@
 
 import msgspec
 
+from notelab.codes import RULES
 from notelab.page.citation import Span
-from notelab.rules.codes import RULES
 
 
 class Finding(msgspec.Struct, frozen=True):

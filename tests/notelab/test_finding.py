@@ -1,6 +1,6 @@
 """Findings come in one order, whoever found them first."""
 
-from notelab.report.finding import TOP, Finding
+from notelab.finding import TOP, Finding
 from notelab.report.outcome import Report
 
 
