@@ -115,7 +115,7 @@ class _LabRules:
         cache = bench.cache.file_for(book.lab.root)
         self._pinned = constraints.Pinned(proved, cache)
         self.citations = Judge(book, cache)
-        self.numbers = Numbers(book.lab, cache)
+        self.numbers = Numbers(book.lab)
 
     def findings(self, view: ParsedPage) -> Iterator[Finding]:
         """Yield the findings of a page, except those about its citations."""

@@ -21,7 +21,7 @@ from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
 from notelab.book.workbook import CheckSession
-from notelab.cache import CacheFile, DiskCache
+from notelab.cache import DiskCache
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -118,7 +118,7 @@ def test_every_metric_has_one_place_with_its_value_in_every_language(
     book: Path, language: str
 ) -> None:
     path = book / page.name("RESULTS", language)
-    values = rows.read(path, CacheFile(None)).values
+    values = rows.read(path).values
     places = re.findall(r'<a id="([^"]+)"></a>\**([^*(|]+?)\**(?= \(| \|)', path.read_text("utf-8"))
     assert len(places) == len(values)
     assert {place: [shown] for place, shown in places} == values
@@ -185,7 +185,7 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
 ) -> None:
     path = LAB / page.name("RESULTS", language)
     text = path.read_text("utf-8")
-    values = rows.read(path, CacheFile(None)).values
+    values = rows.read(path).values
     top = text[text.index("\n## ") : text.index("CSV")]
     assert top.count("\n- ") == 10
     assert top.count(" – ") > 12  # intervals

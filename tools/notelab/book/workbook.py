@@ -34,7 +34,7 @@ class CheckSession(msgspec.Struct):
         Raises:
             NotelabError: lab.toml cannot be read.
         """
-        return self.cache.memoize("lab", str(folder), lambda: lab_file.load(folder, self.cache))
+        return self.cache.memoize("lab", str(folder), lambda: lab_file.load(folder))
 
 
 class Workbook(msgspec.Struct):

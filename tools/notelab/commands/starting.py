@@ -30,9 +30,9 @@ def from_lab(name: str, wanted: str, language: str, here: Path) -> list[str]:
         NotelabError: there is no such lab, it lacks that language, or the folder exists.
     """
     target, origin = _target_folder(name, here), _origin_folder(wanted, here)
-    file = decode(origin / LAB_FILE, None)
+    file = decode(origin / LAB_FILE)
     owner = origin / file.lab.sources_from if file.lab.sources_from else origin
-    sources = decode(owner / LAB_FILE, None).sources
+    sources = decode(owner / LAB_FILE).sources
     if language not in file.lab.languages:
         languages = ", ".join(file.lab.languages)
         raise NotelabError(

@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from notelab.cache import DiskCache
 from notelab.codes import RULES
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab.lab_file import LabFile, SourceTable, decode
@@ -60,15 +59,15 @@ class Lab(msgspec.Struct, frozen=True):
         return headings.get(language, "")
 
 
-def load(folder: Path, cache: DiskCache | None = None) -> Lab:
-    """Read `folder/lab.toml`; with `cache`, an unchanged file is not parsed again.
+def load(folder: Path) -> Lab:
+    """Read `folder/lab.toml`.
 
     Raises:
         NotelabError: the file is missing, is not TOML, or holds something that the schema does not
             have; the message names the key and the most similar valid key.
     """
     folder = folder.resolve()
-    file = decode(folder / LAB_FILE, cache)
+    file = decode(folder / LAB_FILE)
     root = repository_root(folder)
     _raise_first_fault(folder, file)
     with os.scandir(folder) as entries:  # read once, not once per note
@@ -78,7 +77,7 @@ def load(folder: Path, cache: DiskCache | None = None) -> Lab:
         pins_folder = _resolve_inside(
             folder, root, symlinks, file.lab.sources_from, "lab.sources-from"
         )
-        source_lab_file = decode(pins_folder / LAB_FILE, cache)
+        source_lab_file = decode(pins_folder / LAB_FILE)
         if source_lab_file.lab.sources_from:
             raise NotelabError(
                 f"{display_path(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that "

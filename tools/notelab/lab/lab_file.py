@@ -7,7 +7,6 @@ from typing import Annotated
 
 import msgspec
 
-from notelab.cache import DiskCache, cache_key, code_version, get_or_compute
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.regular_files import read_regular
 
@@ -91,8 +90,8 @@ class LabFile(_Table, frozen=True):
     diagrams: dict[str, DiagramTable] = {}
 
 
-def decode(path: Path, cache: DiskCache | None) -> LabFile:
-    """Read a lab file; with `cache`, an unchanged file is not parsed again.
+def decode(path: Path) -> LabFile:
+    """Read a lab file.
 
     Raises:
         NotelabError: the file is missing or unreadable, is not TOML, or has an unknown key.
@@ -101,8 +100,15 @@ def decode(path: Path, cache: DiskCache | None) -> LabFile:
     if data is None:
         hint = "a lab is a folder with a lab.toml"
         raise NotelabError(f"{display_path(path)}: no such lab file", hint=hint)
-    key = cache_key(code_version(), data)
-    return get_or_compute(cache or DiskCache(None), "lab", key, LabFile, lambda: _parse(path, data))
+    try:
+        return msgspec.toml.decode(data.removeprefix(BOM_UTF8), type=LabFile)
+    except msgspec.ValidationError as fault:
+        raise NotelabError(
+            f"{display_path(path)}: {fault}", hint=_suggest_key(str(fault))
+        ) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+        reason = " ".join(str(fault).split())
+        raise NotelabError(f"{display_path(path)}: not valid TOML: {reason}") from None
 
 
 def read_limited(max_bytes: int, path: Path, hint: str = "") -> bytes | None:
@@ -124,18 +130,6 @@ def read_limited(max_bytes: int, path: Path, hint: str = "") -> bytes | None:
             f"{display_path(path)}: larger than {max_bytes:,} bytes; not read", hint=hint
         )
     return data
-
-
-def _parse(path: Path, data: bytes) -> LabFile:
-    try:
-        return msgspec.toml.decode(data.removeprefix(BOM_UTF8), type=LabFile)
-    except msgspec.ValidationError as fault:
-        raise NotelabError(
-            f"{display_path(path)}: {fault}", hint=_suggest_key(str(fault))
-        ) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        reason = " ".join(str(fault).split())
-        raise NotelabError(f"{display_path(path)}: not valid TOML: {reason}") from None
 
 
 # The tables by their path in the file, as msgspec's messages name it without the brackets.

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.lab import pages
 from notelab.regular_files import read_regular
 
@@ -54,18 +53,17 @@ class Results(msgspec.Struct):
     problem: str = ""
 
 
-def read(path: Path, cache: CacheFile) -> Results:
+def read(path: Path) -> Results:
     """Read a results page; problems are in the result, and no error is raised."""
     text = pages.read(path)
     if text.problem:
         return Results(problem=text.problem)
-    return parse(text.text, path.parent, cache)
+    return parse(text.text, path.parent)
 
 
-def parse(text: str, folder: Path, cache: CacheFile) -> Results:
+def parse(text: str, folder: Path) -> Results:
     """Return the results in the text of a page in `folder`."""
-    results = get_or_compute(cache, "results", cache_key(text), Results, lambda: _parse(text))
-    results.stale = []
+    results = _parse(text)
     for name, digest, row in results.made_from:
         data = _read_input(folder, name)
         if data is None or sha256(data).hexdigest() != digest:

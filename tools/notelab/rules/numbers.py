@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from notelab.book.parsed_page import ParsedPage
-from notelab.cache import CacheFile
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding
 from notelab.lab.lab import Lab
@@ -19,10 +18,9 @@ _REGENERATE = "generate it again: `tools/bench report --adopt results/reference.
 class Numbers:
     """Checks the measured numbers of a lab's pages; each results page is read once."""
 
-    def __init__(self, lab: Lab, cache: CacheFile) -> None:
-        """Prepare; parsed results pages are stored in `cache`."""
+    def __init__(self, lab: Lab) -> None:
+        """Prepare for a lab."""
         self._lab = lab
-        self._cache = cache
         self._read: dict[Path, Results] = {}
 
     def findings(self, view: ParsedPage) -> Iterator[Finding]:
@@ -30,7 +28,7 @@ class Numbers:
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
             if path not in self._read:
-                self._read[path] = results_page.parse(view.text, path.parent, self._cache)
+                self._read[path] = results_page.parse(view.text, path.parent)
         for link in view.note.numbers if view.note else []:
             yield from self._check_link(view, link)
 
@@ -84,7 +82,7 @@ class Numbers:
         results = Results(problem="is outside of the repository")
         if path.is_relative_to(self._lab.root):
             if path not in self._read:
-                self._read[path] = results_page.read(path, self._cache)
+                self._read[path] = results_page.read(path)
             results = self._read[path]
         values = results.values.get(link.anchor, [])
         if len(values) != 1:
