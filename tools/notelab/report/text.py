@@ -1,6 +1,7 @@
 """The report for a person: each finding with its details, then what was proved."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from notelab.errors import sanitize
 from notelab.finding import Finding
@@ -75,41 +76,28 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
     if notes:
         lines += ["", *_format_table(notes, paint)]
     if lab.lock_only:
-        lines += ["", *_format_lock_only(lab, paint)]
+        heading = "checked against the lock only, because the text was not available"
+        counts = {name: _format_count(n, "citation") for name, n in lab.lock_only.items()}
+        lines += _list_files(heading, counts, paint)
     if lab.unparsed:
-        lines += ["", *_format_unparsed(lab, paint)]
+        heading = "without structure rules, because these files can't be parsed here"
+        reasons = {
+            name: f"{_format_count(file.citations, 'citation')}: {file.reason}"
+            for name, file in lab.unparsed.items()
+        }
+        lines += _list_files(heading, reasons, paint)
     if lab.unread_for_paste:
         unread = _format_count(lab.unread_for_paste, "file")
-        lines.append(
-            paint(
-                "dim",
-                f"  pasted source was not looked for in {unread}, whose text was not available",
-            )
-        )
-    lines.append("")
-    return lines
+        text = f"  pasted source was not looked for in {unread}, whose text was not available"
+        lines.append(paint("dim", text))
+    return [*lines, ""]
 
 
-def _format_unparsed(lab: LabReport, paint: Painter) -> list[str]:
-    lines = ["  without structure rules, because these files can't be parsed here:"]
-    files = list(lab.unparsed.items())
-    for name, file in files[:10]:
-        line = f"    {name}  {_format_count(file.citations, 'citation')}: {file.reason}"
-        lines.append(paint("dim", sanitize(line)))
-    if len(files) > 10:
-        lines.append(paint("dim", f"    and {_format_count(len(files) - 10, 'file')} more"))
-    return lines
-
-
-def _format_lock_only(lab: LabReport, paint: Painter) -> list[str]:
-    lines = ["  checked against the lock only, because the text was not available:"]
-    files = list(lab.lock_only.items())
-    for name, count in files[:10]:
-        line = f"    {name}  {_format_count(count, 'citation')}"
-        lines.append(paint("dim", sanitize(line)))
-    if len(files) > 10:
-        lines.append(paint("dim", f"    and {_format_count(len(files) - 10, 'file')} more"))
-    return lines
+def _list_files(heading: str, files: Mapping[str, str], paint: Painter) -> list[str]:
+    """Return a heading and at most ten files, each with what is to be said of it."""
+    lines = [f"  {name}  {text}" for name, text in islice(files.items(), 10)]
+    lines += [f"  and {_format_count(len(files) - 10, 'file')} more"] if len(files) > 10 else []
+    return ["", f"  {heading}:", *(paint("dim", sanitize(f"  {line}")) for line in lines)]
 
 
 def _format_source(source: SourceReport, paint: Painter) -> list[str]:
