@@ -1,5 +1,7 @@
 """A finding: a rule that is broken at one place in a file."""
 
+from pathlib import Path
+
 import msgspec
 
 from notelab.codes import RULES
@@ -39,3 +41,18 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 TOP = Span(1, 1, 1, 1)
+
+
+def find_text(path: Path, text: str, table: str = "") -> Span:
+    """Return where a file first holds `text`, below the TOML heading `[table]` if one is given.
+
+    If the file doesn't hold it, return the top of the file.
+    """
+    in_table = not table
+    for row, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
+        if table and line.lstrip().startswith("["):
+            in_table = table in line
+        column = line.find(text)
+        if in_table and column >= 0:
+            return Span(row, column + 1, row, column + 1 + len(text))
+    return TOP

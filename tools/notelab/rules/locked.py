@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
-from notelab.finding import TOP, Finding
+from notelab.finding import TOP, Finding, find_text
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
-from notelab.page.citation import Citation, Span
+from notelab.page.citation import Citation
 from notelab.rules.citation_context import CitationContext, format_names
 from notelab.rules.fit import not_anchored
 
@@ -161,10 +161,8 @@ class LockJudge:
 
     def _finding_at(self, code: str, needle: str, message: str, **details: str) -> Finding:
         """Return a finding at the line of the lock that holds `needle`."""
-        lines = enumerate(self._path.read_text("utf-8").split("\n"), start=1)
-        columns = ((row, line.find(needle) + 1) for row, line in lines if needle in line)
-        spans = (Span(row, column, row, column + len(needle)) for row, column in columns)
-        return Finding(code, display_path(self._path), next(spans, TOP), message, **details)
+        span = find_text(self._path, needle)
+        return Finding(code, display_path(self._path), span, message, **details)
 
 
 def _compare_content(

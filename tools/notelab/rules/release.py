@@ -1,14 +1,12 @@
 """N124: checks that the release that lab.toml names is the tag at the pin."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
-from notelab.finding import TOP, Finding
+from notelab.finding import Finding, find_text
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.pins import format_command
-from notelab.page.citation import Span
 
 
 def findings(book: Workbook) -> Iterator[Finding]:
@@ -24,7 +22,7 @@ def findings(book: Workbook) -> Iterator[Finding]:
         yield Finding(
             "N124",
             display_path(path),
-            _find_release_line(path, name),
+            find_text(path, f'"{release}"', f"[sources.{name}]"),
             f"the release of `{name}` is not a tag of its pin",
             expected=f"a tag of commit {pin.commit[:12]}",
             found=f"{tag.who} says that `{release}` is {tag.commit[:12]}"
@@ -37,14 +35,3 @@ def findings(book: Workbook) -> Iterator[Finding]:
                 else "write the pin's tag as `release`"
             ),
         )
-
-
-def _find_release_line(path: Path, source: str) -> Span:
-    """Return the line of a lab file that names a source's release, else the top of the file."""
-    in_source_table = False
-    for row, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
-        if line.lstrip().startswith("["):
-            in_source_table = line.strip().startswith(f"[sources.{source}]")
-        elif in_source_table and line.lstrip().startswith("release"):
-            return Span(row, 1, row, len(line) + 1)
-    return TOP

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
-from notelab.finding import TOP, Finding
+from notelab.finding import Finding, find_text
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
 
@@ -71,7 +70,7 @@ class Waivers:
 
     def _report_idle_in_lab(self, code: str, table: str, where: str) -> Finding:
         path = self._lab.folder / LAB_FILE
-        return _report_idle(display_path(path), _find_line(path, table, code), code, where)
+        return _report_idle(display_path(path), find_text(path, code, table), code, where)
 
 
 def _report_idle(filename: str, span: Span, code: str, where: str) -> Finding:
@@ -83,15 +82,3 @@ def _report_idle(filename: str, span: Span, code: str, where: str) -> Finding:
         expected="a waiver that is needed",
         help="delete it",
     )
-
-
-def _find_line(path: Path, table: str, code: str) -> Span:
-    """Return the line of lab.toml below the head of `table` that ignores `code`, else the top."""
-    in_table = False
-    for row, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
-        if line.lstrip().startswith("["):
-            in_table = table in line
-        column = line.find(code)
-        if in_table and column >= 0:
-            return Span(row, column + 1, row, column + 1 + len(code))
-    return TOP
