@@ -16,7 +16,7 @@ from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page import tokens
-from notelab.sources.answers import Absent, FoundFile, Source, TagCommit, Unreachable, Wanted, Wheel
+from notelab.sources.answers import Absent, FoundFile, Source, Unreachable, Wanted
 from notelab.sources.pointer import pointer_kind
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ class Evidence:
     ) -> None:
         """Remember the lab; nothing is read before `gather`."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
-        self._library, self._cache = session.library, session.cache
+        self.library, self._cache = session.library, session.cache
         self._sibling_locks = SiblingLocks(lab, session)
         self._from_siblings: dict[tuple[str, str], KnownBlob] = {}
         self._sources: dict[str, Source] = {}
@@ -84,12 +84,12 @@ class Evidence:
         With `store_only`, only the store is asked.
         """
         for source, paths in self.list_questions(wanted, store_only=store_only):
-            answers = self._library.read(source, paths, store_only=store_only)
+            answers = self.library.read(source, paths, store_only=store_only)
             doubted: Wanted = {
                 path: None for path in paths if self._is_sibling_wrong(source, answers[path])
             }
             if doubted:
-                answers |= self._library.read(source, doubted)
+                answers |= self.library.read(source, doubted)
             for path in paths:
                 file = self._make_cited_file(source.name, path, answers[path])
                 self._files[source.name, path] = file
@@ -139,29 +139,13 @@ class Evidence:
             self._sources[name] = msgspec.structs.replace(source, known_wheel=known_wheel)
         return self._sources[name]
 
-    def published_wheel(self, name: str) -> Wheel:
-        """Return the identity of the wheel that the package index has for a source.
-
-        Raises:
-            SourceError: the index has none or can't be asked.
-        """
-        return self._library.wheel(self.source(name))
-
     def file(self, source: str, path: str) -> CitedFile | None:
         """Return the gathered file at a path of a source, or None if it wasn't gathered."""
         return self._files.get((source, path))
 
     def unknown_commit(self, source: str) -> str:
         """Return which providers say that a source's pin is no commit, or ''."""
-        return self._library.unknown_commit(self.source(source))
-
-    def release_tag(self, source: str) -> TagCommit | None:
-        """Return the commit that a source's release tag names, or None if it isn't known here."""
-        return self._library.release_tag(self.source(source))
-
-    def tags_at(self, source: str) -> list[str]:
-        """Return the tags at a source's pin in its clone on disk, if there is one."""
-        return self._library.tags_at(self.source(source))
+        return self.library.unknown_commit(self.source(source))
 
     def list_files(self) -> list[CitedFile]:
         """Return all gathered files, sorted by source and path."""

@@ -8,9 +8,9 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.resolve import Resolution
 from notelab.book.workbook import Workbook, is_usable
-from notelab.cited.outline import is_anchor
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
+from notelab.lines import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import ProseBlock
 from notelab.sources.answers import SourceError, Wheel
@@ -129,7 +129,7 @@ class _LockBuilder:
         if source.known_wheel or not source.wheel:
             return source.known_wheel
         try:
-            wheel = self._book.evidence.published_wheel(name)
+            wheel = self._book.evidence.library.wheel(source)
         except SourceError as fault:
             self._remarks.append(f"{name}: the wheel {source.wheel} is not recorded: {fault}")
             return None

@@ -20,10 +20,6 @@ from notelab.page.citation import Citation
 from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from notelab.sources.library import Library
-
 Change = Callable[[Citation], Citation]
 
 
@@ -37,12 +33,10 @@ class Settling:
         lock: Lock | None,
         evidence: Evidence,
         resolver: Resolver,
-        *,
-        library: "Library",
     ) -> None:
         """Remember the lab; nothing is asked yet."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
-        self._evidence, self._resolver, self._library = evidence, resolver, library
+        self._evidence, self._resolver = evidence, resolver
         self._tags: dict[tuple[str, str], bool | None] = {}
         self._paths: dict[str, frozenset[str]] = {}
         self._candidates: dict[tuple[str, str], list[CitedFile]] = {}
@@ -99,7 +93,7 @@ class Settling:
             locked = self._lock.sources.get(source)
             present = (State.PROVED, State.LOCKED)
             names = {file.path for file in self._evidence.list_files() if file.state in present}
-            git = self._library.clone(self._evidence.source(source))
+            git = self._evidence.library.clone(self._evidence.source(source))
             if git:
                 from notelab.sources.git.tree import list_names
 
@@ -133,7 +127,7 @@ class Settling:
         if (name, ref) not in self._tags:
             pin = self._pins[name].commit
             answer = True if pin and self._lab.sources[name].release == ref else None
-            git = self._library.clone(self._evidence.source(name)) if pin else None
+            git = self._evidence.library.clone(self._evidence.source(name)) if pin else None
             if git:
                 ran = git.run("rev-parse", "--verify", f"refs/tags/{ref}^{{commit}}")
                 commit = ran.out.decode("ascii", "replace").strip()

@@ -111,7 +111,7 @@ def _assemble(
 ) -> Workbook:
     evidence = Evidence(lab, pins_read, lock, session)
     resolver = Resolver(lab, pins_read, lock, evidence)
-    settling = Settling(lab, pins_read, lock, evidence, resolver, library=session.library)
+    settling = Settling(lab, pins_read, lock, evidence, resolver)
     return Workbook(
         lab, settling.resolve_links(views), pins_read, lock, evidence, resolver, settling
     )

@@ -10,11 +10,10 @@ from codecs import BOM_UTF8
 import msgspec
 
 from notelab.cited.decoding import PYTHON, UndecodedError, as_utf8, text_of
-from notelab.cited.names import is_anchor, names_in
 from notelab.cited.structure import CLASS, FUNCTION, Rows, Structure, Symbol
-from notelab.lines import split_lines
+from notelab.lines import is_anchor, names_in, split_lines
 
-__all__ = ["CLASS", "FUNCTION", "Outline", "Symbol", "is_anchor", "of_file"]
+__all__ = ["CLASS", "FUNCTION", "Outline", "Symbol", "of_file"]
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True):

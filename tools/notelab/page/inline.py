@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from notelab.cited.names import names_in
+from notelab.lines import names_in
 from notelab.page import embedded_html, permalink
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import RANGE, parse_all, parse_range

@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from notelab.book.workbook import Workbook, is_usable
-from notelab.cited.names import is_anchor, names_in
+from notelab.lines import is_anchor, names_in
 from notelab.page.citation import Citation
 from notelab.page.citation_syntax import looks_like_citation
 from notelab.page.note import ProseBlock

@@ -3,8 +3,8 @@
 import msgspec
 
 from notelab.book.parsed_page import ParsedPage
-from notelab.cited.outline import is_anchor
 from notelab.finding import Finding
+from notelab.lines import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import ProseBlock
 

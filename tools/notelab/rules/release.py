@@ -13,11 +13,12 @@ def findings(book: Workbook) -> Iterator[Finding]:
     """Compare each source's release with its pin, if the source's tags can be read."""
     for name, pin in book.pins.items():
         release = book.lab.sources[name].release
-        tag = book.evidence.release_tag(name) if release and pin.commit else None
+        source, library = book.evidence.source(name), book.evidence.library
+        tag = library.release_tag(source) if release and pin.commit else None
         if tag is None or tag.commit == pin.commit:
             continue
         path = book.lab.pins_folder / LAB_FILE
-        at_pin = [f"`{tag_name}`" for tag_name in book.evidence.tags_at(name)[:3]]
+        at_pin = [f"`{tag_name}`" for tag_name in library.tags_at(source)[:3]]
         command = format_command(pin, release)
         yield Finding(
             "N124",
