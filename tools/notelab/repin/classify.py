@@ -9,9 +9,8 @@ from collections.abc import Callable
 from notelab.cited.outline import Symbol
 from notelab.repin.candidates import Candidate, rank_candidates, select_best
 from notelab.repin.changes import CitationChange, Kind, Place
-from notelab.repin.enclosing import normalized_source
 from notelab.repin.line_map import LineMap
-from notelab.repin.version import CitedLines, Version, base_name
+from notelab.repin.version import CitedLines, Version, base_name, normalized_source
 
 # The share of the old words, by weight, that a place must have: for the first, the symbol itself is
 # enough; the second is needed for a proposal elsewhere in its class or file.

@@ -54,9 +54,7 @@ class ReviewItem(msgspec.Struct):
     @property
     def claims(self) -> list[str]:
         """Return the claims for which the citation is evidence, which must be judged again."""
-        return list(
-            dict.fromkeys(sentence.anchor for sentence in self.sentences if sentence.anchor)
-        )
+        return list(dict.fromkeys(s.anchor for s in self.sentences if s.anchor))
 
 
 def build_review(
@@ -81,10 +79,8 @@ def build_review(
         ]
     except SourceError as fault:
         no_names_reason = f"{fault}; {fault.hint}" if fault.hint else str(fault)
-    old_lines, new_lines = (
-        _line_reader(migration.old_version),
-        _line_reader(lambda place: migration.new_version(place.path)),
-    )
+    old_lines = _line_reader(migration.old_version)
+    new_lines = _line_reader(lambda place: migration.new_version(place.path))
     return order_review(result, sentences, old_lines, new_lines), no_names_reason
 
 
@@ -98,19 +94,12 @@ def _line_reader(version: Callable[[Place], Version | None]) -> ReadLines:
 
 def _collect_sentences(books: Iterable[Workbook], source: str) -> list[Sentence]:
     """Return the sentences of the original pages; a page of several labs counts once."""
-    return list(
-        {
-            (
-                sentence.page,
-                sentence.row,
-                sentence.text,
-                *sentence.names,
-                *sentence.places,
-            ): sentence
-            for book in books
-            for sentence in find_sentences(book, source, book.lab.languages[0])
-        }.values()
+    sentences = (
+        sentence
+        for book in books
+        for sentence in find_sentences(book, source, book.lab.languages[0])
     )
+    return list({(s.page, s.row, s.text, *s.names, *s.places): s for s in sentences}.values())
 
 
 def order_review(
@@ -122,25 +111,14 @@ def order_review(
         for place in dict.fromkeys(sentence.places or sentence.block_places):
             sentences_by_place.setdefault(place, []).append(sentence)
     name_changes = {change.name: change for change in result.names}
-    items = [
-        item
-        for change in result.citations
-        if (
-            item := _review_item(
-                change, sentences_by_place.get(change.old, []), name_changes, old, new
-            )
-        )
-    ]
-    items.sort(
-        key=lambda change: (
-            change.reason,
-            -change.changed_share,
-            change.change.old.path,
-            change.change.old.start,
-        )
-    )
-    for rank, change in enumerate(items, start=1):
-        change.change.alarm, change.change.reason = rank, _describe_reason(change, name_changes)
+    items = []
+    for change in result.citations:
+        about = sentences_by_place.get(change.old, [])
+        if item := _review_item(change, about, name_changes, old, new):
+            items.append(item)
+    items.sort(key=lambda item: (item.reason, -item.changed_share, item.change.old))
+    for rank, item in enumerate(items, start=1):
+        item.change.alarm, item.change.reason = rank, _describe_reason(item, name_changes)
     return items
 
 
@@ -151,54 +129,35 @@ def _review_item(
     old: ReadLines,
     new: ReadLines,
 ) -> ReviewItem | None:
-    changed_names = [
-        name for sentence in sentences for name in sentence.names if name in name_changes
-    ]
-    citing = [sentence for sentence in sentences if change.old in sentence.places]
-    if changed_names:
-        sentences = [
-            sentence
-            for sentence in sentences
-            if sentence in citing or set(sentence.names) & set(changed_names)
-        ]
-    sentences = list(
-        {
-            (sentence.page, sentence.row, sentence.text): sentence
-            for sentence in (sentences if changed_names else citing)
-        }.values()
-    )
+    changed_names = [name for s in sentences for name in s.names if name in name_changes]
     if change.kind in ("same", "moved", "reformatted") and not changed_names:
         return None
+    citing = [sentence for sentence in sentences if change.old in sentence.places]
+    shown = [s for s in sentences if s in citing or not name_changes.keys().isdisjoint(s.names)]
     new_place = change.new or next(iter(change.proposals), None)
     before, after = old(change.old), new(new_place) if new_place else []
     words_before, words_after = _tokenize(before), _tokenize(after)
-    left_names = set(words_before) - set(words_after)
-    sentence_names = [name for sentence in citing for name in sentence.names if name in left_names]
-    block_names_left = [
-        name for sentence in citing for name in sentence.block_names if name in left_names
-    ]
+    left = set(words_before) - set(words_after)
+    names_left = [name for s in citing for name in s.names if name in left]
+    block_names_left = [name for s in citing for name in s.block_names if name in left]
     if changed_names:
         reason, names = ReviewReason.NAME_CHANGED, changed_names
     elif change.kind == "gone":
-        reason, names = ReviewReason.GONE, sentence_names
+        reason, names = ReviewReason.GONE, names_left
     elif not before:
         reason, names = ReviewReason.UNREAD, []
+    elif names_left:
+        reason, names = ReviewReason.NAME_LEFT, names_left
+    elif block_names_left:
+        reason, names = ReviewReason.BLOCK_NAME_LEFT, block_names_left
     else:
-        reason = (
-            ReviewReason.NAME_LEFT
-            if sentence_names
-            else ReviewReason.BLOCK_NAME_LEFT
-            if block_names_left
-            else ReviewReason.CHANGED
-        )
-        names = sentence_names or block_names_left
-    changed_share = 1 - SequenceMatcher(None, words_before, words_after, autojunk=False).ratio()
+        reason, names = ReviewReason.CHANGED, []
     return ReviewItem(
         change,
-        sentences,
+        list({(s.page, s.row, s.text): s for s in shown}.values()),
         reason,
         list(dict.fromkeys(names)),
-        changed_share,
+        1 - SequenceMatcher(None, words_before, words_after, autojunk=False).ratio(),
         new_place,
         before,
         after,
@@ -207,36 +166,31 @@ def _review_item(
 
 def _describe_reason(item: ReviewItem, name_changes: dict[str, NameChange]) -> str:
     """Return the reason of an item as text."""
-    names = ", ".join(f"`{name}`" for name in item.names)
+
+    def list_names(change: str = "") -> str:
+        names = (name for name in item.names if not change or name_changes[name].change == change)
+        return ", ".join(f"`{name}`" for name in names)
+
     match item.reason:
         case ReviewReason.NAME_CHANGED:
-            vanished = [
-                f"`{name}`" for name in item.names if name_changes[name].change == "vanished"
-            ]
-            appeared = [
-                f"`{name}`" for name in item.names if name_changes[name].change == "appeared"
-            ]
-            parts = [f"{', '.join(vanished)} vanished from the whole tree"] if vanished else []
-            parts += (
-                [f"{', '.join(appeared)} appeared; the old tree doesn't have them"]
-                if appeared
-                else []
-            )
+            vanished, appeared = list_names("vanished"), list_names("appeared")
+            parts = [f"{vanished} vanished from the whole tree"] if vanished else []
+            parts += [f"{appeared} appeared; the old tree doesn't have them"] if appeared else []
             return "; ".join(parts)
         case ReviewReason.GONE:
-            return "the lines are gone" + (f", and with them {names}" if names else "")
+            return "the lines are gone" + (f", and with them {list_names()}" if item.names else "")
         case ReviewReason.UNREAD:
             return item.change.reason
         case ReviewReason.NAME_LEFT:
-            return f"{names} left the lines that the sentence cites"
+            return f"{list_names()} left the lines that the sentence cites"
         case ReviewReason.BLOCK_NAME_LEFT:
-            return f"{names}, which the text around it names, left the lines"
+            return f"{list_names()}, which the text around it names, left the lines"
         case ReviewReason.CHANGED:
-            share_text = (
+            share = (
                 f"{round(100 * item.changed_share)} % of the lines changed, and no name left them"
             )
-            context_text = "the same words, under another condition or in another function"
-            return share_text if item.changed_share else context_text
+            same = "the same words, under another condition or in another function"
+            return share if item.changed_share else same
 
 
 def _tokenize(lines: list[str]) -> list[str]:
