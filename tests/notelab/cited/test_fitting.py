@@ -152,7 +152,6 @@ STRINGS = textwrap.dedent(
         """
         return (
             "a"
-            # between two strings
             f"{a}"
             # and again
         )
@@ -160,7 +159,7 @@ STRINGS = textwrap.dedent(
 )
 
 
-def test_a_comment_between_strings_is_one_and_a_line_of_a_string_is_none() -> None:
+def test_a_line_of_a_string_is_no_comment() -> None:
     groups = outline.of_file("a.py", STRINGS.encode()).groups
     comments = [row for row, line in enumerate(STRINGS.splitlines(), 1) if "#" in line]
     assert [row for row in comments if [(row, row)] in groups] == comments[2:]

@@ -1,9 +1,7 @@
 """Reads the structure of a Python file from its syntax tree."""
 
 import ast
-import contextlib
 import re
-import tokenize
 import warnings
 from collections.abc import Iterator
 
@@ -60,30 +58,12 @@ def _renumber(tree: ast.Module, places: list[tuple[int, int]]) -> None:
 def _comments(tree: ast.AST, lines: list[str]) -> set[int]:
     """Return the rows that hold only a comment; rows inside a string are no comments."""
     rows = {row for row, line in enumerate(lines, start=1) if line.lstrip().startswith("#")}
-    between_strings: set[int] = set()
     for node in _walk_several_lines(tree) if rows else ():
         if isinstance(node, ast.JoinedStr) or (
             isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
         ):
-            last = node.end_lineno or node.lineno
-            if inside := rows.intersection(range(node.lineno + 1, last + 1)):
-                first = lines[node.lineno - 1].encode()[node.col_offset :]
-                string = [first.decode("utf-8", "replace"), *lines[node.lineno : last]]
-                between_strings |= _comments_between_strings(string, node.lineno)
-                rows -= inside - between_strings
+            rows.difference_update(range(node.lineno + 1, (node.end_lineno or node.lineno) + 1))
     return rows
-
-
-def _comments_between_strings(lines: list[str], first: int) -> set[int]:
-    """Return the rows of comments between string literals that Python joins."""
-    # Only these lines are tokenized: doing so with a whole file would dominate the time.
-    rows = iter(f"{line}\n" for line in ("(", *lines))
-    comment_rows = set()
-    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # the excerpt ends too early
-        for token in tokenize.generate_tokens(lambda: next(rows, "")):
-            if token.type == tokenize.COMMENT:
-                comment_rows.add(token.start[0] + first - 2)
-    return comment_rows
 
 
 class _Reader:
