@@ -56,9 +56,6 @@ def display_path(path: Path) -> str:
 
     Bytes of a name that are not UTF-8 are replaced, since no report could hold them.
     """
-    working_directory, absolute = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow)
-    if os.sep == "/" and working_directory != "/" and absolute.startswith(f"{working_directory}/"):
-        return _replace_invalid(absolute[len(working_directory) + 1 :])
     try:
         return _replace_invalid(Path(os.path.relpath(path)).as_posix())
     except ValueError:  # the path is on another drive

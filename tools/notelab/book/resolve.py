@@ -73,11 +73,8 @@ class Resolver:
 
     def list_wanted_files(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
         """Yield source and path of every file that the citations may mean."""
-        seen: set[tuple[str, ...]] = set()  # thousands of citations mean some ten files
         for citation in citations:
-            key = citation.source, citation.repository, citation.commit, citation.path
-            if not citation.problem and citation.first <= citation.last and key not in seen:
-                seen.add(key)
+            if not citation.problem and citation.first <= citation.last:
                 yield from ((name, citation.path) for name in self._sources(citation))
 
     def _sources(self, citation: Citation) -> list[str]:

@@ -1,6 +1,5 @@
 """A lab: its sources, pins and limits, read from `lab.toml` and validated."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -70,13 +69,9 @@ def load(folder: Path) -> Lab:
     file = decode(folder / LAB_FILE)
     root = repository_root(folder)
     _raise_first_fault(folder, file)
-    with os.scandir(folder) as entries:  # read once, not once per note
-        symlinks = {entry.name for entry in entries if entry.is_symlink()}
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
-        pins_folder = _resolve_inside(
-            folder, root, symlinks, file.lab.sources_from, "lab.sources-from"
-        )
+        pins_folder = _resolve_inside(folder, root, file.lab.sources_from, "lab.sources-from")
         source_lab_file = decode(pins_folder / LAB_FILE)
         if source_lab_file.lab.sources_from:
             raise NotelabError(
@@ -86,12 +81,8 @@ def load(folder: Path) -> Lab:
         _raise_first_fault(pins_folder, source_lab_file)
         sources = source_lab_file.sources
     names = dict.fromkeys([*file.notes, *file.diagrams])
-    page_paths = {
-        name: _resolve_inside(folder, root, symlinks, name, f'"{name}"') for name in names
-    }
-    solution = [
-        _resolve_inside(folder, root, symlinks, name, "lab.solution") for name in file.lab.solution
-    ]
+    page_paths = {name: _resolve_inside(folder, root, name, f'"{name}"') for name in names}
+    solution = [_resolve_inside(folder, root, name, "lab.solution") for name in file.lab.solution]
     lab = Lab(folder, root, file, sources, pins_folder, page_paths, solution)
     _check_note_sources(lab)
     return lab
@@ -160,16 +151,13 @@ def _is_file_name(name: str) -> bool:
     return is_plain and bool(name.strip(". ")) and len(name) <= _LONGEST_NAME
 
 
-def _resolve_inside(folder: Path, root: Path, symlinks: set[str], name: str, key: str) -> Path:
+def _resolve_inside(folder: Path, root: Path, name: str, key: str) -> Path:
     """Resolve a path from a lab file; raise an error if it leaves the repository."""
     usable = name.isprintable() and max(map(len, name.split("/"))) <= _LONGEST_NAME
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
         lab_file = display_path(folder / LAB_FILE)
         raise NotelabError(f"{lab_file}: {key} must be a path relative to the lab, not {name!r}")
-    path = folder / name
-    if "/" not in name and name not in (".", "..") and name not in symlinks:
-        return path  # the folder of lab.toml is resolved, so this is inside
-    resolved = path.resolve()
+    resolved = (folder / name).resolve()
     if not resolved.is_relative_to(root):
         raise NotelabError(f"{display_path(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved
