@@ -9,8 +9,6 @@ from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.finding import Finding
-from notelab.lab import pins
-from notelab.lab.lock import Lock
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
 from notelab.page.permalink import normalize_repository
@@ -42,14 +40,6 @@ class Judge:
         """Prepare; citations that fit are stored in `cache`."""
         self._lab, self._pins, self._cache = book.lab, book.pins, cache
         self._unknown_commit, self._resolver = book.evidence.unknown_commit, book.resolver
-        self._lock = book.lock or Lock()
-        # Sources of which a repin left citations at an older commit; most labs have none.
-        locked_citations = self._lock.citations.items()
-        self._outdated_sources = [
-            name
-            for name, citations in locked_citations
-            if any(citation.commit for citation in citations.values())
-        ]
         self.lock = LockJudge(book)
         # All that a page's verdicts depend on except its text; a blob id stands for a file's lines.
         files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.list_files()]
@@ -88,8 +78,10 @@ class Judge:
         citation = context.citation
         if malformed := _check_form(context):
             return Verdict([malformed])
-        if outdated := self._check_outdated(context):
-            return outdated
+        if outdated := self.lock.find_outdated(context):
+            source, finding = outdated
+            # No other rule checks such a citation.
+            return Verdict([finding], source, citation.key_in(source))
         file = self._resolve(context)
         if file is None:
             return Verdict([])
@@ -122,32 +114,6 @@ class Judge:
             locked=not proved,
             unstructured=not structured,
         )
-
-    def _check_outdated(self, context: CitationContext) -> Verdict | None:
-        """Return a verdict if a repin left the citation at an older commit, else None.
-
-        No other rule checks such a citation.
-        """
-        outdated = self._lock.find_outdated(
-            {
-                name: context.citation.key_in(name)
-                for name in self._pins
-                if name in self._outdated_sources
-            }
-        )
-        if outdated is None or self._pins[outdated[0]].commit == outdated[1].commit:
-            return None
-        source, locked = outdated
-        pin = self._pins[source]
-        command = pins.format_command(pin, pin.commit[:12], "repin")
-        finding = context.finding(
-            "N217",
-            f"`{context.citation.text}` is still at an older commit than the pin",
-            expected=f"lines of `{source}` at {pin.commit[:12]}",
-            found=f"lines at {locked.commit[:12]}",
-            help=f"`{command}` proposes new lines; add `--accept OLD=NEW` to accept lines",
-        )
-        return Verdict([finding], source, context.citation.key_in(source))
 
     def _resolve(self, context: CitationContext) -> CitedFile | Finding | None:
         """Return the cited file, a finding that says why there is none, or None.

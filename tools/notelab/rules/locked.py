@@ -1,4 +1,4 @@
-"""N210 to N212: checks that the pages and the lock agree."""
+"""N210 to N212, N217: checks that the pages and the lock agree."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding, find_text
+from notelab.lab import pins
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
 from notelab.page.citation import Citation
 from notelab.rules.citation_context import CitationContext, format_names
@@ -41,6 +42,23 @@ class LockJudge:
                 nearby.append((abs(int(first) - citation.first), key))
         distance, nearest = min(nearby, key=lambda pair: pair[0], default=(_MAX_DISTANCE + 1, ""))
         return nearest if distance <= _MAX_DISTANCE else ""
+
+    def find_outdated(self, context: CitationContext) -> tuple[str, Finding] | None:
+        """Return source and finding if a repin left a citation at an older commit, else None."""
+        keys = {name: context.citation.key_in(name) for name in self._pins}
+        outdated = self._lock.find_outdated(keys)
+        if outdated is None or self._pins[outdated[0]].commit == outdated[1].commit:
+            return None
+        source, locked = outdated
+        pin = self._pins[source]
+        command = pins.format_command(pin, pin.commit[:12], "repin")
+        return source, context.finding(
+            "N217",
+            f"`{context.citation.text}` is still at an older commit than the pin",
+            expected=f"lines of `{source}` at {pin.commit[:12]}",
+            found=f"lines at {locked.commit[:12]}",
+            help=f"`{command}` proposes new lines; add `--accept OLD=NEW` to accept lines",
+        )
 
     def findings(self, context: CitationContext, file: CitedFile) -> Iterator[Finding]:
         """Compare one citation with its entry in the lock."""
