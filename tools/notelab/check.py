@@ -13,7 +13,7 @@ from notelab.errors import display_path
 from notelab.finding import Finding
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, limits, release, unjudged
+from notelab.rules import constraints, languages, limits, pins, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -73,7 +73,7 @@ def _check_lab(
     book: Workbook, bench: CheckSession, diagrams: Diagrams, *, all_pages: bool, implicit: bool
 ) -> Report:
     rules = _LabRules(book, bench, diagrams)
-    findings: list[Finding] = [*limits.pin_findings(book), *release.findings(book)]
+    findings: list[Finding] = [*pins.pin_findings(book), *pins.release_findings(book)]
     tally = _Tally(display_path(book.lab.folder))
     for view in book.views:
         verdicts = rules.citations.verdicts(view)

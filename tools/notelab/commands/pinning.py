@@ -12,7 +12,7 @@ from notelab.errors import display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.release import replace_release, table_at
+from notelab.lab.pins import replace_release, table_at
 
 
 def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]:

@@ -12,7 +12,7 @@ from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
 from notelab.lab.lab_file import SourceTable
 from notelab.lab.lock import Lock, LockedSource
-from notelab.lab.release import table_at
+from notelab.lab.pins import table_at
 from notelab.page.citation import Citation
 from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.classify import classify_change

@@ -14,7 +14,7 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.lock import Lock, LockedFile, LockedSource
-from notelab.lab.release import replace_release
+from notelab.lab.pins import replace_release
 from notelab.page import reading, results_page
 from notelab.page.citation import Citation
 from notelab.repin.changes import Place, RepinResult

@@ -1,16 +1,13 @@
-"""N1xx: checks a page's limits (its stop conditions) and the lab's pins."""
+"""N1xx: checks a page's limits (its stop conditions); those about pins are in pins.py."""
 
 from collections.abc import Iterator
 
 from notelab.book.parsed_page import ParsedPage
-from notelab.book.workbook import Workbook
-from notelab.errors import display_path
 from notelab.finding import TOP, Finding
-from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.note import Heading, Note, ProseBlock
-from notelab.rules import commit_table
+from notelab.rules import pins
 
 
 def check_closing_section(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Finding]:
@@ -78,20 +75,6 @@ def _check_closing(view: ParsedPage, closing: Heading, mentions: list[str]) -> I
 _TO_DO_CODES = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind
 
 
-def pin_findings(book: Workbook) -> Iterator[Finding]:
-    """Check the pins; each problem is reported once, not once per citation."""
-    for name, pin in book.pins.items():
-        code, message, actual = pin.code, pin.problem, pin.actual or "no file"
-        expected = "40 hexadecimal digits and a newline"
-        if pin.commit and (reason := book.evidence.unknown_commit(name)):
-            code, message = "N122", f"the commit in the pin of `{name}` doesn't exist in its source"
-            expected, actual = "a commit that the source has", reason
-        if code:
-            fix = f"write it with `{pins.format_command(pin)}`"
-            place = display_path(pin.path)
-            yield Finding(code, place, TOP, message, expected=expected, found=actual, help=fix)
-
-
 def is_to_do(lab: Lab, finding: Finding) -> bool:
     """Return whether a finding is something that a lab in progress still lacks, not an error."""
     return lab.file.lab.in_progress and finding.code.startswith(_TO_DO_CODES)
@@ -118,7 +101,7 @@ def page_findings(lab: Lab, view: ParsedPage, pinned: dict[str, Pin]) -> Iterato
             help="delete it, or type the line again",
         )
     if view.page.listed:
-        yield from commit_table.findings(lab, view, view.note, pinned)
+        yield from pins.commit_findings(lab, view, view.note, pinned)
     yield from _check_words(view, view.note)
     yield from _check_choices(view, view.note)
     yield from check_closing_section(lab, view, view.note)
