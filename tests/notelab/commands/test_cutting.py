@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from notelab.cited import fitting, outline
-from notelab.commands.parts import split_symbol
+from notelab.commands.citing import split_symbol
 from tests.notelab.scratch import Scratch, git
 
 MAX_LINES = 40

@@ -7,7 +7,6 @@ from pathlib import Path
 from notelab.book.discovery import default_labs
 from notelab.book.workbook import CheckSession, Workbook, open_lab
 from notelab.compare import choices
-from notelab.compare.matching import Comparison, match_choices
 from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
@@ -35,7 +34,7 @@ def find_lab(folder: Path, bench: CheckSession) -> Path:
     raise NotelabError("no lab here names a solution to compare with", hint=hint)
 
 
-def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
+def compare(folder: Path, bench: CheckSession) -> tuple[choices.Comparison, list[str]]:
     """Match a lab's choices with its solution's; return the comparison and remarks.
 
     Raises:
@@ -69,7 +68,7 @@ def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
         note, page_choices = choices.read_choices(book, path)
         solution_choices += page_choices
         remarks += _remark_commits(book, note, path)
-    return match_choices(own_choices, solution_choices), remarks
+    return choices.match_choices(own_choices, solution_choices), remarks
 
 
 def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from notelab.atomic_write import write_files
-from notelab.compare.choices import Choice
-from notelab.compare.matching import Comparison, Pair
+from notelab.compare.choices import Choice, Comparison, Pair
 from notelab.errors import NotelabError, display_path, sanitize
 
 PAGE = "comparison.md"
