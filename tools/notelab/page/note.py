@@ -112,16 +112,16 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     """All of a page that rules check."""
 
     front: FrontMatter
-    words: int
-    choices: list[ProseBlock]
-    outside_choices: list[ProseBlock]
-    headings: list[Heading]
-    diagrams: list[Diagram]
-    numbers: list[NumberLink]
-    images: list[Marker]
-    unread: list[Marker]
-    waivers: list[Waiver]
-    hidden: list[Marker]
+    words: int = 0
+    choices: list[ProseBlock] = []
+    outside_choices: list[ProseBlock] = []
+    headings: list[Heading] = []
+    diagrams: list[Diagram] = []
+    numbers: list[NumberLink] = []
+    images: list[Marker] = []
+    unread: list[Marker] = []
+    waivers: list[Waiver] = []
+    hidden: list[Marker] = []
     files: list[FileLink] = []
     mentions: list[Mention] = []
 

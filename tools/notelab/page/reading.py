@@ -3,6 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
 from notelab.page.citation import Citation, Span
 from notelab.page.inline import (
@@ -13,16 +15,7 @@ from notelab.page.inline import (
     number_link,
     parse_link_target,
 )
-from notelab.page.note import (
-    Diagram,
-    FileLink,
-    Heading,
-    Marker,
-    Mention,
-    Note,
-    NumberLink,
-    ProseBlock,
-)
+from notelab.page.note import Diagram, FrontMatter, Heading, Marker, Note, ProseBlock
 from notelab.page.scanner import MARKS, ScannedText, scan_text
 
 if TYPE_CHECKING:
@@ -58,26 +51,15 @@ def read(text: str) -> Note:
         "block", "unread", lambda state: _drop_costly_blocks(state.tokens, unread)
     )
     blocks = parser.parse(body)
-    walk = _BlockWalk(blocks, body.split("\n"))
+    walk = _BlockWalk(blocks, body.split("\n"), front)
     walk.run()
-    front_matter_blocks, front_matter_files = front_matter.find_citations(
-        lines[:front_matter_lines]
-    )
-    return Note(
-        front=front,
-        words=walk.words,
-        choices=walk.choices,
-        outside_choices=walk.outside_choices + front_matter_blocks,
-        headings=walk.headings,
-        diagrams=walk.diagrams,
-        numbers=walk.numbers,
-        images=walk.images,
-        unread=unread,
-        waivers=list(waiver.find_waivers(blocks, walk.lines)),
-        hidden=hidden.find_hidden_characters(text),
-        files=walk.files + front_matter_files,
-        mentions=walk.mentions,
-    )
+    walk.note.unread.extend(unread)
+    walk.note.waivers.extend(waiver.find_waivers(blocks, walk.lines))
+    walk.note.hidden.extend(hidden.find_hidden_characters(text))
+    front_blocks, front_files = front_matter.find_citations(lines[:front_matter_lines])
+    walk.note.outside_choices.extend(front_blocks)
+    walk.note.files.extend(front_files)
+    return msgspec.structs.replace(walk.note, words=walk.words)
 
 
 def _drop_costly_blocks(blocks: "list[Token]", unread: list[Marker]) -> None:
@@ -104,19 +86,12 @@ def _drop_costly_blocks(blocks: "list[Token]", unread: list[Marker]) -> None:
 
 
 class _BlockWalk:
-    """One pass over the block tokens; it collects choices, paragraphs and table rows."""
+    """One pass over the block tokens; it collects choices, paragraphs and table rows in a note."""
 
-    def __init__(self, blocks: "list[Token]", lines: list[str]) -> None:
+    def __init__(self, blocks: "list[Token]", lines: list[str], front: FrontMatter) -> None:
         self.blocks, self.lines = blocks, lines
         self.words = 0
-        self.choices: list[ProseBlock] = []
-        self.outside_choices: list[ProseBlock] = []
-        self.headings: list[Heading] = []
-        self.diagrams: list[Diagram] = []
-        self.numbers: list[NumberLink] = []
-        self.images: list[Marker] = []
-        self.files: list[FileLink] = []
-        self.mentions: list[Mention] = []
+        self.note = Note(front)
         self._choice: _BlockBuilder | None = None
         self._row: _BlockBuilder | None = None
 
@@ -125,7 +100,7 @@ class _BlockWalk:
         for block in self.blocks:
             if block.type == "heading_open" and block.level == 0:
                 in_heading = True
-                self.headings.append(Heading(int(block.tag[1:]), _block_span(block)))
+                self.note.headings.append(Heading(int(block.tag[1:]), _block_span(block)))
             elif block.type == "heading_close":
                 in_heading = False
             elif block.type == "bullet_list_open" and block.level == 0:
@@ -133,7 +108,7 @@ class _BlockWalk:
             elif block.type == "list_item_open" and block.level == 1 and in_choices:
                 self._choice = _BlockBuilder(_block_span(block))
             elif block.type == "list_item_close" and block.level == 1 and self._choice:
-                self.choices.append(self._choice.build())
+                self.note.choices.append(self._choice.build())
                 self._choice = None
             elif block.type == "bullet_list_close" and block.level == 0:
                 in_choices = False
@@ -147,7 +122,7 @@ class _BlockWalk:
         if block.type == "tr_open":
             self._row = _BlockBuilder(_block_span(block))
         elif block.type == "tr_close" and self._row:
-            self.outside_choices.append(self._row.build())
+            self.note.outside_choices.append(self._row.build())
             self._row = None
         elif block.type == "fence":
             self._read_fence(block)
@@ -157,37 +132,37 @@ class _BlockWalk:
             self._read_html(block)
 
     def _count_block(self, block: "Token") -> None:
-        if block.level == 0 and self.headings and not block.type.startswith("heading"):
+        if block.level == 0 and self.note.headings and not block.type.startswith("heading"):
             if block.type == "paragraph_open":
-                self.headings[-1].paragraphs += 1
+                self.note.headings[-1].paragraphs += 1
             elif (
                 block.type.endswith("_open")
                 or block.type in ("fence", "code_block", "hr")
                 or (block.type == "html_block" and _is_visible(block.content))
             ):
-                self.headings[-1].other_blocks += 1
+                self.note.headings[-1].other_blocks += 1
 
     def _read_inline(self, block: "Token", in_heading: bool) -> None:
         positions = PositionMap(block, self.lines)
         builder = self._choice or self._row or _BlockBuilder(_block_span(block))
         inline = Inline(block.children or [], positions)
         inline.run()
-        self.images += inline.images
-        self.numbers += inline.numbers
+        self.note.images.extend(inline.images)
+        self.note.numbers.extend(inline.numbers)
         self._add_targets(inline.scanned, builder)
         builder.names += inline.names
         if in_heading:
-            self.headings[-1].text = " ".join(inline.prose.split())
+            self.note.headings[-1].text = " ".join(inline.prose.split())
         else:
             if self._choice and not builder.has_text:
                 builder.title = inline.opening_bold
             builder.prose += inline.prose + "\n"
             self.words += count_words(inline.prose)
-            if self.headings:
-                self.headings[-1].prose += inline.prose + "\n"
+            if self.note.headings:
+                self.note.headings[-1].prose += inline.prose + "\n"
         builder.has_text = True
         if builder is not self._choice and builder is not self._row:
-            self.outside_choices.append(builder.build())
+            self.note.outside_choices.append(builder.build())
 
     def _read_fence(self, block: "Token") -> None:
         if not _MERMAID.match(block.info.strip()):
@@ -199,35 +174,38 @@ class _BlockWalk:
             line for line in text.split("\n") if line.strip() and not _COMMENT.match(line)
         ]
         row = (block.map[0] if block.map else 0) + 2
-        self.diagrams.append(
+        self.note.diagrams.append(
             Diagram(id_match[1] if id_match else "", text, row, len(content_lines))
         )
         for match in _IMAGE_IN_DIAGRAM.finditer(text):
             image_row = row + text.count("\n", 0, match.start())
-            self.images.append(Marker("an image in a diagram", Span(image_row, 1, image_row, 1)))
+            span = Span(image_row, 1, image_row, 1)
+            self.note.images.append(Marker("an image in a diagram", span))
 
     def _read_html(self, block: "Token") -> None:
         content = embedded_html.scan(block.content)
         builder = self._choice or self._row or _BlockBuilder(_block_span(block))
         row = (block.map[0] if block.map else 0) + 1
-        for kind, offset in content.drawings:
-            self.images.append(Marker(kind, _span_within(block.content, offset, row, len(kind))))
+        self.note.images.extend(
+            Marker(kind, _span_within(block.content, offset, row, len(kind)))
+            for kind, offset in content.drawings
+        )
         scanned_text = scan_text(
             MARKS.sub(" ", content.text), lambda start, end: _block_span(block)
         )
         for href, offset in content.links:
             span = _span_within(block.content, offset, row, 2)
-            self.numbers += number_link("an HTML link", href, span)
+            self.note.numbers.extend(number_link("an HTML link", href, span))
             add_link_target(parse_link_target(href, span), scanned_text)
         self._count_prose(content.text)
         self._add_targets(scanned_text, builder)
         if builder is not self._choice and builder is not self._row:
-            self.outside_choices.append(builder.build())
+            self.note.outside_choices.append(builder.build())
 
     def _add_targets(self, scanned: ScannedText, builder: "_BlockBuilder") -> None:
         builder.citations += scanned.citations
-        self.files += scanned.files
-        self.mentions += scanned.mentions
+        self.note.files.extend(scanned.files)
+        self.note.mentions.extend(scanned.mentions)
 
     def _count_prose(self, prose: str) -> None:
         """Count the words of text outside of paragraphs."""

@@ -87,6 +87,10 @@ def scan_text(
     if any(links or ()) or "://" in text or _MAY_HAVE_LINES.search(text):
         return _Scanner(text, to_span, codes or {}, links or []).run()
     targets = [target for code_targets in (codes or {}).values() for target in code_targets]
+    return _divide(targets)
+
+
+def _divide(targets: list[Citation | FileLink]) -> ScannedText:
     files = [target for target in targets if isinstance(target, FileLink)]
     return ScannedText([target for target in targets if isinstance(target, Citation)], files)
 
@@ -117,9 +121,8 @@ class _Scanner:
         self._find_pairs()
         for label in self.labels:
             self._merge_label(label)
-        targets = [target for _, target in sorted(self.targets, key=lambda pair: pair[0])]
-        result = ScannedText([target for target in targets if isinstance(target, Citation)])
-        result.files = [target for target in targets if isinstance(target, FileLink)]
+        targets = sorted(self.targets, key=lambda pair: pair[0])
+        result = _divide([target for _, target in targets])
         result.mentions = self.possible + list(self._find_mentions(result.citations))
         return result
 
