@@ -61,26 +61,17 @@ def _find_candidates(
     if new is None:
         return select_best(_find_in_other_files(cited, find_files))
     symbols = new.symbols_named(name) if name else []
-    if symbols or not name:
-        candidates = select_best(
-            [*_whole_symbols(cited, new, symbols), *rank_candidates(cited, new, symbols, line_map)]
-        )
-        if name and not (candidates and candidates[0].coverage >= _ENOUGH_COVERAGE):
-            enclosing = rank_candidates(cited, new, _enclosing_symbols(new, name), line_map)
-            candidates = select_best(
-                [
-                    *candidates,
-                    *(candidate for candidate in enclosing if candidate.coverage >= _SURE_COVERAGE),
-                ]
-            )
-        return candidates
-    candidates = [
-        *_find_in_other_files(cited, find_files),
-        *_whole_symbols(cited, new, _find_renamed(cited, new)),
-    ]
-    return select_best(
-        [*candidates, *rank_candidates(cited, new, _enclosing_symbols(new, name), line_map)]
-    )
+    if name and not symbols:
+        candidates = _find_in_other_files(cited, find_files)
+        candidates += _whole_symbols(cited, new, _find_renamed(cited, new))
+        return select_best(candidates + _rank_in_enclosing(cited, new, line_map))
+    candidates = _whole_symbols(cited, new, symbols)
+    candidates = select_best(candidates + rank_candidates(cited, new, symbols, line_map))
+    if name and not (candidates and candidates[0].coverage >= _ENOUGH_COVERAGE):
+        enclosing = _rank_in_enclosing(cited, new, line_map)
+        sure = [candidate for candidate in enclosing if candidate.coverage >= _SURE_COVERAGE]
+        return select_best(candidates + sure)
+    return candidates
 
 
 def _find_renamed(cited: CitedLines, new: Version) -> list[Symbol]:
@@ -108,27 +99,23 @@ def _whole_symbols(cited: CitedLines, new: Version, new_symbols: list[Symbol]) -
     return []
 
 
-def _enclosing_symbols(new: Version, name: str) -> list[Symbol]:
-    """Return what still encloses the place of a symbol that left: its class, else nothing."""
-    while "." in name:
+def _rank_in_enclosing(
+    cited: CitedLines, new: Version, line_map: LineMap | None
+) -> list[Candidate]:
+    """Rank the lines of what still encloses the place of a symbol: its class, else the file."""
+    name, symbols = cited.symbol_name, list[Symbol]()
+    while "." in name and not symbols:
         name = name.rpartition(".")[0]
-        if symbols := new.symbols_named(name):
-            return symbols
-    return []
+        symbols = new.symbols_named(name)
+    return rank_candidates(cited, new, symbols, line_map)
 
 
 def _find_in_other_files(cited: CitedLines, find_files: FindFiles) -> list[Candidate]:
     candidates: list[Candidate] = []
     for version in find_files(cited):
         symbols = version.symbols_named(cited.symbol_name)
-        ranked = rank_candidates(
-            cited,
-            version,
-            symbols or version.symbols_by_base_name(base_name(cited.symbol_name)),
-            None,
-        )
+        named_alike = symbols or version.symbols_by_base_name(base_name(cited.symbol_name))
+        ranked = rank_candidates(cited, version, named_alike, None)
         candidates += _whole_symbols(cited, version, symbols)
-        candidates += [
-            candidate for candidate in ranked if symbols or candidate.coverage >= _SURE_COVERAGE
-        ]
+        candidates += [each for each in ranked if symbols or each.coverage >= _SURE_COVERAGE]
     return candidates

@@ -75,43 +75,27 @@ def _split_block(
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     cuts = [0, *(end for end in ends if not _only_cites(text, end, ends)), len(text)]
-    places_by_sentence: dict[int, list[tuple[Place, str]]] = {}
+    cited: dict[int, list[tuple[Place, str]]] = {}  # by sentence, each place with its source
     for citation, citation_source in citations:
-        offset = (
-            starts[min(citation.span.row - block.span.row, len(starts) - 1)]
-            + citation.span.column
-            - 1
-        )
+        row = min(citation.span.row - block.span.row, len(starts) - 1)
+        offset = starts[row] + citation.span.column - 1
         index = min(bisect_right(cuts, offset) - 1, len(cuts) - 2)
-        places_by_sentence.setdefault(index, []).append(
-            (Place(citation.path, citation.first, citation.last), citation_source)
-        )
+        place = Place(citation.path, citation.first, citation.last)
+        cited.setdefault(index, []).append((place, citation_source))
+    block_places = [place for pairs in cited.values() for place, name in pairs if name == source]
     anchor = _ANCHOR.search(text)
     block_names = list(filter(is_anchor, block.names))
     head = _row_head(text, text[: cuts[1]], claim=anchor is not None)
     for index, (first, last) in enumerate(pairwise(cuts)):
         piece = text[first:last]
         names = _find_names(piece)
-        sentence_places = places_by_sentence.get(index, [])
-        places = [place for place, citation_source in sentence_places if citation_source == source]
-        if places or (names and not sentence_places):
+        places = [place for place, name in cited.get(index, []) if name == source]
+        if places or (names and index not in cited):
             quoted = quote(piece)
             quoted = head if anchor else f"{head} — {quoted}" if head and index else quoted
-            yield Sentence(
-                page,
-                block.span.row + text.count("\n", 0, first),
-                quoted,
-                names,
-                block_names,
-                places,
-                [
-                    place
-                    for block_places in places_by_sentence.values()
-                    for place, citation_source in block_places
-                    if citation_source == source
-                ],
-                anchor[1] if anchor else "",
-            )
+            row = block.span.row + text.count("\n", 0, first)
+            claim = anchor[1] if anchor else ""
+            yield Sentence(page, row, quoted, names, block_names, places, block_places, claim)
 
 
 def _row_head(text: str, first_sentence: str, *, claim: bool) -> str:
