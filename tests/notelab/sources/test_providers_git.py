@@ -12,8 +12,8 @@ import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
-from notelab.sources.git.fetch import check_url
 from notelab.sources.git.probe import HostProbe
+from notelab.sources.git.url import check_url
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from tests.limits import LIMIT

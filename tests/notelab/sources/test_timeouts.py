@@ -5,14 +5,13 @@ import threading
 import pytest
 
 from notelab.sources.answers import SourceError
-from notelab.sources.progress_if_slow import progress_if_slow
-from notelab.sources.timeouts import run_all, run_within, start
+from notelab.sources.timeouts import progress_if_slow, run_all, run_within, start
 
 LONG = 60  # seconds that a test waits for an event before it fails
 
 
 def test_what_takes_long_is_told_while_it_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notelab.sources.progress_if_slow._SECONDS", 0)
+    monkeypatch.setattr("notelab.sources.timeouts._PROGRESS_SECONDS", 0)
     reported, reports = threading.Event(), list[str]()
 
     def tell(text: str) -> None:
@@ -25,7 +24,7 @@ def test_what_takes_long_is_told_while_it_still_runs(monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_over_before_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notelab.sources.progress_if_slow._SECONDS", LONG)
+    monkeypatch.setattr("notelab.sources.timeouts._PROGRESS_SECONDS", LONG)
     reports: list[str] = []
     with progress_if_slow(reports.append, "reading"):
         pass

@@ -18,7 +18,7 @@ from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page import tokens
 from notelab.sources.answers import Absent, FoundFile, Source, TagCommit, Unreachable, Wanted, Wheel
-from notelab.sources.pointer import pointer_kind
+from notelab.sources.blob import pointer_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

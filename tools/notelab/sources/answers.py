@@ -10,7 +10,6 @@ from notelab.errors import NotelabError
 MAX_FILE_BYTES = 8 * 1024 * 1024  # of a cited file, uncompressed; longer files are not read
 
 Proof = Literal["git", "wheel"]
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
 
 
@@ -116,12 +115,3 @@ Answers = dict[str, Offered | Absent | Refused]
 def is_commit(text: str) -> bool:
     """Tell whether `text` is a full commit id: 40 lower-case hex digits."""
     return bool(_COMMIT.match(text))
-
-
-def path_problem(path: str) -> str:
-    """Return why `path` can't name a file of a repository, or ''."""
-    if not path or len(path) > 1024 or _CONTROL.search(path):
-        return "the path is empty, too long, or holds a backslash or a control character"
-    if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
-        return "the path must lead from the repository's root straight to a file"
-    return ""

@@ -7,8 +7,7 @@ from tempfile import mkdtemp
 
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git import tree as git_tree
-from notelab.sources.git.command import GitCommand
-from notelab.sources.git.mirror import find_git_dir
+from notelab.sources.git.command import NETWORK, GitCommand, find_git_dir
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.git.url import check_url
 
@@ -25,8 +24,7 @@ def is_checked_out(source: Source, directory: Path) -> bool:
     if not git_dir.is_dir():
         return False
     git = GitCommand(git_dir, work_tree=directory)
-    head = git.run("rev-parse", "--verify", "HEAD")
-    if head.out.decode("ascii", "replace").strip() != source.commit:
+    if git.run("rev-parse", "--verify", "HEAD").text != source.commit:
         return False
     changed = git.run("diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "HEAD")
     if names := changed.out.decode("utf-8", "replace").split("\0")[:-1]:
@@ -74,15 +72,14 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
         raise SourceError(f"{folder}: {init.why()}")
     git_dir = folder / ".git"
     local_git = GitCommand(git_dir)
-    local_git.run("config", "remote.origin.url", source.url)
-    local_git.run("config", "core.symlinks", "false")
-    local_git.run("config", "advice.detachedHead", "false")
+    for key, value in (("remote.origin.url", source.url), ("core.symlinks", "false")):
+        local_git.run("config", key, value)
     reasons = [_fetch_from_mirror(git_dir, mirror, source.commit)] if mirror else []
     if not git_tree.has_commit(local_git, source.commit) and not offline:
-        git = GitCommand(git_dir, "https:ssh:file")
         try:
-            HostProbe().check(source.url, git)
-            reasons.append(_fetch(git, "origin", source.commit))
+            HostProbe().check(source.url)
+            (git_dir / "shallow.lock").unlink(missing_ok=True)  # of a fetch that was ended
+            reasons.append(_fetch(GitCommand(git_dir, NETWORK), "origin", source.commit))
         except SourceError as fault:
             reasons.append(str(fault))
     if not git_tree.has_commit(local_git, source.commit):
@@ -108,8 +105,6 @@ def _fetch_from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:
 
 def _fetch(git: GitCommand, remote: str, commit: str) -> str:
     """Fetch the commit with its whole tree; return '', or why that failed."""
-    assert git.git_dir is not None
-    (git.git_dir / "shallow.lock").unlink(missing_ok=True)
     options = ("--quiet", "--no-tags", "--depth=1", "--no-write-fetch-head")
     ran = git.run("fetch", *options, "--", remote, commit, timeout=_SECONDS)
     return ran.why() if ran.status else ""

@@ -40,9 +40,8 @@ def resolve_in_repository(git: GitCommand, ref: str, *, is_workbook: bool = Fals
         candidates.append(ref.lower())
     for candidate in candidates:
         ran = git.run("rev-parse", "--verify", f"{candidate}^{{commit}}")
-        commit = ran.out.decode("ascii", "replace").strip()
-        if ran.status == 0 and is_commit(commit):
-            return commit
+        if ran.status == 0 and is_commit(ran.text):
+            return ran.text
         if "ambiguous" in ran.error:
             raise SourceError(
                 f"several commits begin with {ref}", hint="give more digits, or all 40"
@@ -58,8 +57,7 @@ def commit_of_tag(git: GitCommand, tag: str, commit: str) -> str | None:
     """
     name = f"refs/tags/{tag}"
     ran = git.run("show-ref", "--verify", "--dereference", "--", name)
-    refs = [line.split(" ", 1) for line in split_lines(ran.out.decode("utf-8", "replace"))]
-    named = {ref: identity for identity, ref in refs}
+    named = {ref: id_ for id_, ref in (line.split(" ", 1) for line in split_lines(ran.text))}
     if name in named:
         return named.get(f"{name}^{{}}", named[name])
     whole = not explain_shallowness(git) and has_commit(git, commit)
@@ -69,7 +67,7 @@ def commit_of_tag(git: GitCommand, tag: str, commit: str) -> str | None:
 def list_tags_at(git: GitCommand, commit: str) -> list[str]:
     """Return the tags of a clone on disk that name a commit."""
     ran = git.run("tag", "--points-at", commit)
-    return split_lines(ran.out.decode("utf-8", "replace")) if ran.status == 0 else []
+    return split_lines(ran.text) if ran.status == 0 else []
 
 
 def resolve_at_remote(remote: Remote, source: Source, ref: str) -> str:
@@ -81,23 +79,19 @@ def resolve_at_remote(remote: Remote, source: Source, ref: str) -> str:
     if is_commit(ref.lower()):
         return remote.peel(source.url, ref.lower())
     names = (f"refs/tags/{ref}", f"refs/tags/{ref}^{{}}", f"refs/heads/{ref}")
-    refs = dict(remote.list_refs(source.url, *names))
+    refs = remote.list_refs(source.url, *names)
     for name in (names[1], names[0], names[2]):
         if name in refs:
             return refs[name]
     hint = "name a tag, a branch or a full commit id of that repository"
     if _SHORT.match(ref.lower()):
-        commits = _heads_with_prefix(remote, source.url, ref.lower())
+        heads = remote.list_refs(source.url, "refs/tags/*", "refs/heads/*")
+        # The id of a tag object is not its commit's id, so only the peeled entry counts.
+        commits = {commit for name, commit in heads.items() if f"{name}^{{}}" not in heads}
+        commits = {commit for commit in commits if commit.startswith(ref.lower())}
         if len(commits) == 1:
             return commits.pop()
         if commits:
             raise SourceError(f"several commits begin with {ref}", hint="give all 40 digits")
         hint = "a remote finds few commits by their first digits; give all 40, or use --mirror"
     raise SourceError(f"{host_of(source.url)} has no tag, branch or commit {ref!r}", hint=hint)
-
-
-def _heads_with_prefix(remote: Remote, url: str, digits: str) -> set[str]:
-    refs = dict(remote.list_refs(url, "refs/tags/*", "refs/heads/*"))
-    # The id of a tag object is not its commit's id, so only the peeled entry counts.
-    commits = {name: commit for name, commit in refs.items() if f"{name}^{{}}" not in refs}
-    return {commit for commit in commits.values() if commit.startswith(digits)}

@@ -1,15 +1,15 @@
 """The provider that reads published wheels on the index; facts about them are cached."""
 
 import os
-import threading
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import TypeVar
 
 import msgspec
 
 from notelab.sources import package
 from notelab.sources.answers import Answers, Refused, Source, SourceError, Wanted, Wheel
-from notelab.sources.response_cache import ResponseCache
+from notelab.sources.store import Store
 from notelab.sources.timeouts import run_within
 
 TYPE_CHECKING = False
@@ -26,16 +26,14 @@ class Published:
     """Reads wheels on the package index; each wheel is opened once.
 
     Args:
-        cache: the answers of earlier runs.
+        store: the answers of earlier runs.
         tell: reports what the user should know although nothing failed.
     """
 
-    def __init__(self, cache: ResponseCache, tell: Callable[[str], None]) -> None:
-        """Remember the cache; nothing is asked yet."""
-        self._cache, self._tell = cache, tell
+    def __init__(self, store: Store, tell: Callable[[str], None]) -> None:
+        """Remember the store; nothing is asked yet."""
+        self._store, self._tell = store, tell
         self._opened: dict[tuple[str, ...], WheelPackage | str] = {}
-        self._settings_: Settings | None = None
-        self._reading = threading.Lock()
 
     def offer(self, source: Source, wanted: Wanted) -> Answers:
         """Return what the source's wheel holds of `wanted`.
@@ -59,9 +57,7 @@ class Published:
             )
             answers |= {path: Refused(reason) for path, blob in wanted.items() if blob is None}
             wanted = {path: blob for path, blob in wanted.items() if blob}
-        return answers | self._run_within_limit(
-            source, lambda: package.offer(wheel, source, wanted)
-        )
+        return answers | self._ask(source, lambda: package.offer(wheel, source, wanted))
 
     def identity(self, source: Source) -> Wheel:
         """Return the identity of the wheel that the index has for the source.
@@ -69,28 +65,12 @@ class Published:
         Raises:
             SourceError: there is no such wheel, or it can't be read.
         """
-        opened = self.package(source)
-        if opened.identity.sha256 or not opened.address.local:
-            return opened.identity
+        wheel = self.package(source)
+        if wheel.identity.sha256 or not wheel.address.local:
+            return wheel.identity
         from notelab.sources.index.wheel import sha256_of
 
-        return msgspec.structs.replace(opened.identity, sha256=sha256_of(opened.address))
-
-    def package(self, source: Source) -> "WheelPackage":
-        """Open the source's wheel; only the requested parts of it are downloaded.
-
-        Raises:
-            SourceError: there is no such wheel, or it can't be read.
-        """
-        key = _key_of(source)
-        opened = self._opened.get(key) or self._cache.get_failure("wheel", *key)
-        if not opened:
-            opened = self._run_within_limit(source, lambda: self._find_and_open(source))
-            self._cache.put_failure("", "wheel", *key)
-        self._opened[key] = opened
-        if isinstance(opened, str):
-            raise SourceError(opened)
-        return opened
+        return msgspec.structs.replace(wheel.identity, sha256=sha256_of(wheel.address))
 
     def built_from(self, source: Source) -> str:
         """Return the commit from which the source's wheel says that it was built.
@@ -99,92 +79,96 @@ class Published:
             SourceError: it names none, there is no such wheel, or it can't be read.
         """
         wheel = self.package(source)
-        commit = self._run_within_limit(source, lambda: package.commit_of(wheel))
-        if not commit:
+        commits = self._ask(source, lambda: package.commits(wheel))
+        if not commits:
             raise SourceError("names no commit that it was built from")
-        return commit
+        return commits[0]
 
-    def _answer_lacking(self, source: Source, wanted: Wanted) -> Answers:
-        """Return answers for the files that the wheel is known to lack, without asking again."""
-        wheel = source.known_wheel or self._cache.get("identity", _key_of(source), Wheel)
-        names = wheel and self._cache.get("members", (wheel.record,), frozenset[str])
-        if not names:
-            return {}
-        who = f"wheel {source.wheel}"
-        return {
-            path: package.make_absent(who, path, names, blob)
-            for path, blob in wanted.items()
-            if path not in names
-        }
+    def package(self, source: Source) -> "WheelPackage":
+        """Open the source's wheel; only the requested parts of it are downloaded.
 
-    def _run_within_limit(self, source: Source, work: Callable[[], T]) -> T:
+        Raises:
+            SourceError: there is no such wheel, or it can't be read.
+        """
+        key = _key_of(source)
+        opened = self._opened.get(key) or self._store.get_failure("wheel", *key)
+        if not opened:
+            opened = self._ask(source, partial(self._find_and_open, source))
+            self._store.put_failure("", "wheel", *key)
+        self._opened[key] = opened
+        if isinstance(opened, str):
+            raise SourceError(opened)
+        return opened
+
+    def _ask(self, source: Source, work: Callable[[], T]) -> T:
+        """Do work that asks for a wheel within its limit; remember if it fails."""
         try:
             return run_within(_SECONDS, f"wheel {source.wheel}", work)
         except SourceError as fault:
             self._opened[_key_of(source)] = str(fault)
-            self._cache.put_failure(str(fault), "wheel", *_key_of(source))
+            self._store.put_failure(str(fault), "wheel", *_key_of(source))
             raise
+
+    def _answer_lacking(self, source: Source, wanted: Wanted) -> Answers:
+        """Return answers for the files that the wheel is known to lack, without asking again."""
+        wheel = source.known_wheel or self._store.get_answer("identity", Wheel, *_key_of(source))
+        names = wheel and self._store.get_answer("members", frozenset[str], wheel.record)
+        lacking = {path: blob for path, blob in wanted.items() if names and path not in names}
+        return {
+            path: package.make_absent(f"wheel {source.wheel}", path, names or (), blob)
+            for path, blob in lacking.items()
+        }
 
     def _find_and_open(self, source: Source) -> "WheelPackage":
         from notelab.sources.index.address import Address, find
 
-        cached = self._cache.get("address", _key_of(source), Address)
-        if cached:
+        key = _key_of(source)
+        if cached := self._store.get_answer("address", Address, *key):
             try:
                 return self._open_at(source, cached)
             except SourceError:
                 pass  # the wheel has moved, so the index is asked again
-        locked_wheel = source.known_wheel or Wheel("", "")
-        address = find(source.wheel or "", self._settings(), locked_wheel.file, locked_wheel.sha256)
+        locked = source.known_wheel or Wheel("", "")
+        address = find(source.wheel or "", self._settings, locked.file, locked.sha256)
         opened = self._open_at(source, address)
         if not address.local and not address.is_sensitive:
-            self._cache.put("address", _key_of(source), address)
-        self._cache.put("identity", _key_of(source), opened.identity)
-        self._cache.put("members", (opened.identity.record,), sorted(opened.names))
+            self._store.put_answer("address", address, *key)
+        self._store.put_answer("identity", opened.identity, *key)
+        self._store.put_answer("members", sorted(opened.names), opened.identity.record)
         return opened
 
     def _open_at(self, source: Source, address: "Address") -> "WheelPackage":
+        """Open a wheel; if it has the file name of the lock's wheel, it must be that wheel."""
         from notelab.sources.index.wheel import open_wheel
 
-        locked_wheel = (
-            source.known_wheel
-            if source.known_wheel and source.known_wheel.file == address.file
-            else None
-        )
-        if locked_wheel and locked_wheel.sha256 and address.sha256 not in ("", locked_wheel.sha256):
-            raise SourceError(
-                f"{address.file} differs from the lock's wheel and is not read: the index gives "
-                f"sha256 {address.sha256}, the lock has {locked_wheel.sha256}"
-            )
-        opened = open_wheel(address, self._settings(), f"wheel {source.wheel}")
-        if locked_wheel and opened.identity.record != locked_wheel.record:
-            raise SourceError(
-                f"{address.file} differs from the lock's wheel and is not read: its RECORD has "
-                f"sha256 {opened.identity.record}, the lock knows {locked_wheel.record}"
-            )
-        if locked_wheel and locked_wheel.sha256 and not address.sha256 and not address.local:
+        locked = source.known_wheel
+        if locked is None or locked.file != address.file:
+            return open_wheel(address, self._settings, f"wheel {source.wheel}")
+        differs = f"{address.file} differs from the lock's wheel and is not read: "
+        if locked.sha256 and address.sha256 not in ("", locked.sha256):
+            hashes = f"sha256 {address.sha256}, the lock has {locked.sha256}"
+            raise SourceError(f"{differs}the index gives {hashes}")
+        opened = open_wheel(address, self._settings, f"wheel {source.wheel}")
+        if opened.identity.record != locked.record:
+            hashes = f"sha256 {opened.identity.record}, the lock knows {locked.record}"
+            raise SourceError(f"{differs}its RECORD has {hashes}")
+        if locked.sha256 and not address.sha256 and not address.local:
             self._tell(f"the index gives no hash for {address.file}: only its RECORD was compared")
         return opened
 
+    @cached_property
     def _settings(self) -> "Settings":
         from notelab.sources.index import settings
 
-        with self._reading:
-            if self._settings_ is None:
-                self._settings_ = settings.read()
-                if self._settings_.remark:
-                    self._tell(self._settings_.remark)
-            return self._settings_
+        settings_read = settings.read()
+        if settings_read.remark:
+            self._tell(settings_read.remark)
+        return settings_read
 
 
 def _key_of(source: Source) -> tuple[str, ...]:
     """Return everything that decides which wheel is found, except pip's configuration files."""
-    pip_variables = sorted(
-        f"{name}={value}" for name, value in os.environ.items() if name[:4] == "PIP_"
-    )
-    locked_wheel = source.known_wheel
-    return (
-        source.wheel or "",
-        *((locked_wheel.file, locked_wheel.record, locked_wheel.sha256) if locked_wheel else ()),
-        *pip_variables,
-    )
+    pip = sorted(f"{name}={value}" for name, value in os.environ.items() if name[:4] == "PIP_")
+    wheel = source.known_wheel
+    known = (wheel.file, wheel.record, wheel.sha256) if wheel else ()
+    return (source.wheel or "", *known, *pip)
