@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import git
 from tests.notelab.sources.upstream import ONE, TWO, make_upstream
 

@@ -15,10 +15,9 @@ from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
 from notelab.report import text
 from notelab.sources.answers import FoundFile, Source, SourceError, Unreachable, Wheel
-from notelab.sources.blob import blob_id
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import UPSTREAM, Scratch, check_lab
 from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 

@@ -5,7 +5,7 @@ import pytest
 from notelab.book.relock import relock
 from notelab.book.workbook import open_lab
 from notelab.lab import lock as lock_file
-from notelab.sources.blob import pointer_kind
+from notelab.sources.answers import pointer_kind
 from tests.notelab.scratch import Scratch, git
 
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'ab' * 32}\nsize 12345\n"

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.git.url import check_url
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.limits import LIMIT
 from tests.notelab.scratch import git
 from tests.notelab.sources.upstream import ONE, TWO, make_upstream
@@ -85,6 +84,32 @@ def test_a_commit_that_was_fetched_once_needs_no_remote_again(
     shutil.rmtree(tmp_path / "cache/blobs")
     monkeypatch.setattr(HostProbe, "check", refuse)
     assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], FoundFile)
+
+
+def test_a_commit_comes_with_its_trees_so_a_path_that_it_lacks_asks_no_remote(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    (folder / "apart").mkdir()
+    (folder / "apart/three.py").write_text("3\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "third")
+    source = Source("up", upstream.url, git(folder, "rev-parse", "HEAD"))
+    _library(tmp_path).read(source, {ONE: None})
+    shutil.rmtree(folder)
+    absent = _library(tmp_path).read(source, {"apart/thre.py": None})["apart/thre.py"]
+    assert isinstance(absent, Absent)
+    assert (absent.definite, absent.suggestions) == (True, ["apart/three.py"])
+
+
+def test_a_repository_of_an_older_kind_in_the_cache_is_made_again(
+    tmp_path: Path, upstream: Source
+) -> None:
+    _library(tmp_path).read(upstream, {ONE: None})
+    git(_cache(tmp_path), "config", "remote.origin.partialclonefilter", "tree:0")
+    shutil.rmtree(tmp_path / "cache/blobs")
+    assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], FoundFile)
+    kind = git(_cache(tmp_path), "config", "remote.origin.partialclonefilter")
+    assert kind == "blob:none"
 
 
 @pytest.mark.parametrize("bare", [True, False])

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Offered, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import Remote
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.index import address
 from notelab.sources.library import Library
-from notelab.sources.store import MINUTES, Store
+from notelab.sources.store import MINUTES, Store, blob_id
 from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
 pytestmark = pytest.mark.usefixtures("pip_of_its_own")
@@ -75,6 +74,18 @@ def test_a_known_file_that_the_wheel_lacks_comes_from_git(
     assert isinstance(answer, FoundFile)
     assert answer.provider == "git"
     assert index.asked_for("/simple/") == 1
+
+
+def test_a_known_file_of_a_commit_that_was_fetched_comes_from_git(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = {PATH: Offered(DATA, "git")}
+    monkeypatch.setattr(Remote, "has", lambda _remote, _source: True)
+    monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: offered)
+    answer = _read(_library(tmp_path), PATH, blob_id(DATA))
+    assert isinstance(answer, FoundFile)
+    assert answer.provider == "git"
+    assert index.requests == []
 
 
 def test_a_file_that_no_lock_knows_comes_from_git_alone(

@@ -11,6 +11,15 @@ MAX_FILE_BYTES = 8 * 1024 * 1024  # of a cited file, uncompressed; longer files 
 
 Proof = Literal["git", "wheel"]
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
+_LONGEST_POINTER = 1024  # bytes, as Git LFS defines it
+_POINTERS = {
+    "Git LFS": re.compile(
+        rb"version https?://[\w.-]+/(?:spec/)?v\d+\n(?:[a-z0-9.-]+ [^\n]*\n)*?"
+        rb"oid sha256:[0-9a-f]{64}\n"
+        rb"(?:[a-z0-9.-]+ [^\n]*\n?)*\Z"
+    ),
+    "git-annex": re.compile(rb"/annex/objects/[^\n]+\n?\Z"),
+}
 
 
 class SourceError(NotelabError):
@@ -115,3 +124,13 @@ Answers = dict[str, Offered | Absent | Refused]
 def is_commit(text: str) -> bool:
     """Tell whether `text` is a full commit id: 40 lower-case hex digits."""
     return bool(_COMMIT.match(text))
+
+
+def pointer_kind(data: bytes) -> str:
+    """Return which program wrote `data` in the place of a file's contents; '' for a whole file.
+
+    git holds such a pointer if the contents are stored elsewhere.
+    """
+    if len(data) > _LONGEST_POINTER:
+        return ""
+    return next((kind for kind, form in _POINTERS.items() if form.match(data)), "")

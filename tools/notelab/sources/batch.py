@@ -17,8 +17,7 @@ from notelab.sources.answers import (
     Wanted,
     is_commit,
 )
-from notelab.sources.blob import blob_id
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 
 Answer = FoundFile | Absent | Unreachable
 Ask = Callable[[Wanted], Answers]

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from notelab.sources.answers import Source, SourceError, TagCommit, Wanted, Wheel, is_commit
+from notelab.lines import split_lines
+from notelab.sources.answers import Source, SourceError, TagCommit, Wanted, Wheel
 from notelab.sources.batch import Answer, Batch
 from notelab.sources.store import Store
 
@@ -181,10 +182,8 @@ class Library:
 
     def tags_at(self, source: Source) -> list[str]:
         """Return the tags at a source's pin in its clone on disk, if there is one."""
-        from notelab.sources.git.ref import list_tags_at
-
         git = self.clone(source)
-        return list_tags_at(git, source.commit) if git else []
+        return split_lines(git.run("tag", "--points-at", source.commit).text) if git else []
 
     def release_tag(self, source: Source) -> TagCommit | None:
         """Return the commit that a source's release tag names, or None if it isn't known here.
@@ -214,33 +213,11 @@ class Library:
             SourceError: there is no such ref, its digits are ambiguous, or no repository could be
                 asked.
         """
-        from notelab.sources.git.ref import check_ref, resolve_at_remote, resolve_in_repository
-        from notelab.sources.git.tree import explain_shallowness
+        from notelab.sources.git.ref import resolve
 
-        check_ref(ref)
-        mirror, git, deepen = self._clone_of(source), self.clone(source), ""
-        if git:
-            is_workbook = bool(source.local_repository)
-            if resolved := resolve_in_repository(git, ref, is_workbook=is_workbook):
-                return resolved
-            if why := explain_shallowness(git):
-                deepen = f": {why}"
-        elif mirror:
-            raise SourceError(f"{mirror} is no git repository")
-        if source.local_repository:
-            nothing = f"this repository has no tag, branch or commit {ref!r}"
-            raise SourceError(f"{source.name}: {nothing}{deepen}")
-        deepen = f"; the mirror {mirror} has no {ref!r}{deepen}" if mirror else ""
-        if self._offline:
-            raise SourceError(f"{source.name}: {ref!r} can't be looked up offline{deepen}")
-        try:
-            with self._progress_if_slow(f"{source.name}: asking {source.url} for {ref}"):
-                commit = resolve_at_remote(self._git, source, ref)
-        except SourceError as fault:
-            hint = fault.hint or "a clone on disk works too: --mirror NAME=DIR"
-            raise SourceError(f"{source.name}: {fault}{deepen}", hint=hint) from None
-        self._git.replace_tag(source.url, ref, commit)
-        return commit
+        remote = None if self._offline else self._git
+        with self._progress_if_slow(f"{source.name}: asking {source.url} for {ref}"):
+            return resolve(source, ref, self._clone_of(source), self.clone(source), remote)
 
     def worktree(self, source: Source, directory: Path) -> None:
         """Check the pinned tree out into `directory`; do nothing if that was done before.
@@ -248,16 +225,11 @@ class Library:
         Raises:
             SourceError: the folder is in use or was changed, or no provider has the whole tree.
         """
-        from notelab.sources.git import checkout
+        from notelab.sources.git.checkout import check_out
 
-        if not is_commit(source.commit):
-            raise SourceError(f"{source.name} has no usable pin")
-        if checkout.is_checked_out(source, directory):
-            self._progress(f"{directory} already holds {source.name} at the pin")
-            return
-        what = f"{source.name}: writing {source.commit[:12]} to {directory}"
-        with self._progress_if_slow(what):
-            checkout.check_out(source, directory, self._clone_of(source), offline=self._offline)
+        with self._progress_if_slow(f"{source.name}: writing {source.commit[:12]} to {directory}"):
+            if not check_out(source, directory, self._clone_of(source), offline=self._offline):
+                self._progress(f"{directory} already holds {source.name} at the pin")
 
     def _clone_of(self, source: Source) -> Path | None:
         """Return the clone on disk from which a source is read."""

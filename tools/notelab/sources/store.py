@@ -1,8 +1,10 @@
 """The store: one cache of the user for cited files and for what remotes answered."""
 
 import contextlib
+import re
 import time
 from collections.abc import Callable
+from hashlib import sha1
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,11 +12,16 @@ import msgspec
 
 from notelab.atomic_write import write_files
 from notelab.cache import DiskCache, cache_key, get_decoded
-from notelab.sources.answers import MAX_FILE_BYTES, is_commit
-from notelab.sources.blob import blob_id
+from notelab.sources.answers import MAX_FILE_BYTES
 
 MINUTES = 10  # during which a failure is believed; `shardbook fetch` asks again at once
+_BLOB = re.compile(r"[0-9a-f]{40}")
 T = TypeVar("T")
+
+
+def blob_id(data: bytes) -> str:
+    """Return the git blob id (40 hex digits) of `data`."""
+    return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def default_root() -> Path:
@@ -52,7 +59,7 @@ class Store:
 
     def get(self, blob: str) -> bytes | None:
         """Return the bytes of `blob`, or None; a damaged file is deleted, to be fetched again."""
-        if not is_commit(blob):  # a lock may hold anything, and a damaged file is deleted
+        if not _BLOB.fullmatch(blob):  # a lock may hold anything, and a damaged file is deleted
             return None
         place = self._place(blob)
         try:

@@ -22,7 +22,7 @@ from notelab.sources.answers import (
 from notelab.sources.git import tree as git_tree
 from notelab.sources.git.command import NETWORK, GitCommand
 from notelab.sources.git.probe import HostProbe
-from notelab.sources.git.url import check_url, endpoint, redact
+from notelab.sources.git.url import check_url, endpoint, host_of
 from notelab.sources.store import Store
 
 _RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}$")
@@ -92,11 +92,6 @@ class Remote:
                 self._ask_for_tag(git, source)
         return self._tags.get((source.url, source.release))
 
-    def replace_tag(self, url: str, name: str, commit: str) -> None:
-        """Store the commit that a tag names now, if an earlier answer is stored."""
-        if self._store.get_answer("tag", TagCommit, url, name) is not None:
-            self._store.put_answer("tag", TagCommit(commit, f"git {host_of(url)}"), url, name)
-
     def list_refs(self, url: str, *patterns: str) -> dict[str, str]:
         """Return the ids of the remote's matching refs; a name with '^{}' is a peeled tag.
 
@@ -106,6 +101,11 @@ class Remote:
         with self._repository(url) as git:
             self._probe.check(url)
             return _list_refs(git, url, *patterns)
+
+    def replace_tag(self, url: str, name: str, commit: str) -> None:
+        """Store the commit that a tag names now, if an earlier answer is stored."""
+        if self._store.get_answer("tag", TagCommit, url, name):
+            self._store.put_answer("tag", TagCommit(commit, f"git {host_of(url)}"), url, name)
 
     def peel(self, url: str, identity: str) -> str:
         """Return the commit that the object with a full id leads to on the remote.
@@ -180,12 +180,6 @@ class Remote:
             return
         with FileLock(place.with_suffix(".lock")):  # the system releases it when the process ends
             yield _open_repository(place, url)
-
-
-def host_of(url: str) -> str:
-    """Return how reasons name a remote: by its host, or by its path on disk."""
-    place = endpoint(url)
-    return place[0] if place else redact(url)
 
 
 def _is_plain(release: str) -> bool:

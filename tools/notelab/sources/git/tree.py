@@ -14,8 +14,8 @@ from notelab.sources.answers import (
     UnknownCommitError,
     Wanted,
 )
-from notelab.sources.blob import blob_id
 from notelab.sources.git.command import GitCommand, find_git_dir
+from notelab.sources.store import blob_id
 from notelab.sources.suggest_paths import suggest_paths
 
 if TYPE_CHECKING:

@@ -4,7 +4,9 @@ import logging
 import os
 import re
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import msgspec
 
@@ -28,6 +30,11 @@ class Address(msgspec.Struct, frozen=True):
     def local(self) -> bool:
         """Tell whether the wheel is a file on this machine."""
         return urlsplit(self.url).scheme == "file"
+
+    @property
+    def place(self) -> Path:
+        """Return the path of a wheel on this machine."""
+        return Path(url2pathname(urlsplit(self.url).path))
 
     @property
     def is_sensitive(self) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -9,17 +10,23 @@ import msgspec
 
 from notelab.sources import package
 from notelab.sources.answers import Answers, Refused, Source, SourceError, Wanted, Wheel
+from notelab.sources.index.address import Address, find
 from notelab.sources.store import Store
 from notelab.sources.timeouts import run_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from notelab.sources.index.address import Address
     from notelab.sources.index.settings import Settings
     from notelab.sources.index.wheel import WheelPackage
-
-T = TypeVar("T")
 _SECONDS = 120  # for one batch of questions to a wheel, because a server may be endlessly slow
+T = TypeVar("T")
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What the store keeps of a wheel: its files, and its address unless that is secret."""
+
+    address: Address | None
+    names: frozenset[str]
 
 
 class Published:
@@ -111,33 +118,28 @@ class Published:
 
     def _answer_lacking(self, source: Source, wanted: Wanted) -> Answers:
         """Return answers for the files that the wheel is known to lack, without asking again."""
-        wheel = source.known_wheel or self._store.get_answer("identity", Wheel, *_key_of(source))
-        names = wheel and self._store.get_answer("members", frozenset[str], wheel.record)
-        lacking = {path: blob for path, blob in wanted.items() if names and path not in names}
+        known = self._store.get_answer("wheel", _Known, *_key_of(source))
+        names = known.names if known else frozenset[str]()
         return {
-            path: package.make_absent(f"wheel {source.wheel}", path, names or (), blob)
-            for path, blob in lacking.items()
+            path: package.make_absent(f"wheel {source.wheel}", path, names, blob)
+            for path, blob in wanted.items()
+            if known and path not in names
         }
 
     def _find_and_open(self, source: Source) -> "WheelPackage":
-        from notelab.sources.index.address import Address, find
-
-        key = _key_of(source)
-        if cached := self._store.get_answer("address", Address, *key):
-            try:
-                return self._open_at(source, cached)
-            except SourceError:
-                pass  # the wheel has moved, so the index is asked again
+        known = self._store.get_answer("wheel", _Known, *_key_of(source))
+        if known and known.address:
+            with suppress(SourceError):  # it may have moved; then the index is asked again
+                return self._open_at(source, known.address)
         locked = source.known_wheel or Wheel("", "")
         address = find(source.wheel or "", self._settings, locked.file, locked.sha256)
         opened = self._open_at(source, address)
-        if not address.local and not address.is_sensitive:
-            self._store.put_answer("address", address, *key)
-        self._store.put_answer("identity", opened.identity, *key)
-        self._store.put_answer("members", sorted(opened.names), opened.identity.record)
+        kept = None if address.local or address.is_sensitive else address
+        known = _Known(kept, frozenset(opened.names))
+        self._store.put_answer("wheel", known, *_key_of(source))
         return opened
 
-    def _open_at(self, source: Source, address: "Address") -> "WheelPackage":
+    def _open_at(self, source: Source, address: Address) -> "WheelPackage":
         """Open a wheel; if it has the file name of the lock's wheel, it must be that wheel."""
         from notelab.sources.index.wheel import open_wheel
 
