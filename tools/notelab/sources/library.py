@@ -11,11 +11,10 @@ from notelab.lines import split_lines
 from notelab.sources.answers import Source, SourceError, TagCommit, Wanted, Wheel
 from notelab.sources.batch import Answer, Batch
 from notelab.sources.store import Store
+from notelab.sources.timeouts import progress_if_slow, run_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from notelab.sources.git.command import GitCommand
     from notelab.sources.git.fetch import Remote
     from notelab.sources.index.published import Published
@@ -61,12 +60,13 @@ class Library:
             store_only: ask only the store.
         """
         prefetched = {} if store_only else self._prefetched.get(source, {})
-        known = {question: prefetched[question] for question in wanted.items() & prefetched.keys()}
-        batch = Batch(source, dict(wanted.items() - known.keys()), self._store)
+        answers = {key[0]: prefetched[key] for key in wanted.items() if key in prefetched}
+        missing = {path: blob for path, blob in wanted.items() if path not in answers}
+        batch = Batch(source, missing, self._store)
         if not store_only:
             self._ask(batch)
         self._finish(batch)
-        return batch.answers | {path: answer for (path, _), answer in known.items()}
+        return answers | batch.answers
 
     def prefetch(self, questions: Iterable[tuple[Source, Wanted]]) -> None:
         """Read what several labs will ask for: one batch per source, all sources at the same time.
@@ -80,8 +80,6 @@ class Library:
             merged |= {path: blob for path, blob in wanted.items() if blob or path not in merged}
         batches = [Batch(source, each, self._store) for source, each in wanted_by_source.items()]
         if any(batch.wanted for batch in batches):
-            from notelab.sources.timeouts import run_all
-
             _ = self._git, self._index  # made once, before the threads ask for them
             run_all([partial(self._ask, batch) for batch in batches if batch.wanted])
         for batch in batches:
@@ -108,7 +106,8 @@ class Library:
         elif batch.wanted:
             files = f"{len(batch.wanted)} file{'s' if len(batch.wanted) > 1 else ''}"
             wheel = f", and the package index for {source.wheel}" if source.wheel else ""
-            with self._progress_if_slow(f"{source.name}: {files}: asking {source.url}{wheel}"):
+            what = f"{source.name}: {files}: asking {source.url}{wheel}"
+            with progress_if_slow(self._progress, what):
                 self._ask_remotes(batch)
 
     def _ask_remotes(self, batch: Batch) -> None:
@@ -138,11 +137,7 @@ class Library:
         return "" if pin in self._confirmed_pins else "; ".join(self._denials.get(pin, []))
 
     def wheel(self, source: Source) -> Wheel:
-        """Return the identity of the wheel that the package index has for a source.
-
-        Raises:
-            SourceError: the index has none or can't be asked.
-        """
+        """Return the identity of the source's wheel on the index, or raise SourceError."""
         return self._ask_index(source, lambda index: index.identity(source))
 
     def commit_of_wheel(self, source: Source) -> str:
@@ -169,16 +164,15 @@ class Library:
     def _ask_index(self, source: Source, ask: "Callable[[Published], T]", before: str = "") -> T:
         if self._offline:
             raise SourceError(f"{before}the package index was not asked (--offline)")
-        with self._progress_if_slow(f"{source.name}: asking for {source.wheel}"):
+        with progress_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
             return ask(self._index)
 
     def clone(self, source: Source) -> "GitCommand | None":
         """Return git for the clone of a source on disk, or None if there is no clone."""
-        from notelab.sources.git.command import GitCommand, find_git_dir
+        from notelab.sources.git.command import open_clone
 
         mirror = self._clone_of(source)
-        git_dir = find_git_dir(mirror) if mirror else None
-        return GitCommand(git_dir) if git_dir else None
+        return open_clone(mirror) if mirror else None
 
     def tags_at(self, source: Source) -> list[str]:
         """Return the tags at a source's pin in its clone on disk, if there is one."""
@@ -200,9 +194,11 @@ class Library:
             if commit is not None:
                 clone = f"mirror {self._clone_of(source)}"
                 return TagCommit(commit, "this repository" if source.local_repository else clone)
+        if source.local_repository:
+            return None
         tag = self._store.get_answer("tag", TagCommit, source.url, source.release)
-        if source.local_repository or tag is None or tag.commit == source.commit:
-            return None if source.local_repository else tag
+        if tag is None or tag.commit == source.commit:
+            return tag
         last = msgspec.structs.replace(tag, who=f"{tag.who}, when it was last asked,")
         return last if self._offline else self._git.tag(source) or last
 
@@ -216,8 +212,7 @@ class Library:
         from notelab.sources.git.ref import resolve
 
         remote = None if self._offline else self._git
-        with self._progress_if_slow(f"{source.name}: asking {source.url} for {ref}"):
-            return resolve(source, ref, self._clone_of(source), self.clone(source), remote)
+        return resolve(source, ref, self._clone_of(source), remote, self._progress)
 
     def worktree(self, source: Source, directory: Path) -> None:
         """Check the pinned tree out into `directory`; do nothing if that was done before.
@@ -227,7 +222,8 @@ class Library:
         """
         from notelab.sources.git.checkout import check_out
 
-        with self._progress_if_slow(f"{source.name}: writing {source.commit[:12]} to {directory}"):
+        what = f"{source.name}: writing {source.commit[:12]} to {directory}"
+        with progress_if_slow(self._progress, what):
             if not check_out(source, directory, self._clone_of(source), offline=self._offline):
                 self._progress(f"{directory} already holds {source.name} at the pin")
 
@@ -247,11 +243,6 @@ class Library:
         from notelab.sources.index.published import Published
 
         return Published(self._store, self._report_once)
-
-    def _progress_if_slow(self, what: str) -> "AbstractContextManager[None]":
-        from notelab.sources.timeouts import progress_if_slow
-
-        return progress_if_slow(self._progress, what)
 
     def _report_once(self, text: str) -> None:
         if text and text not in self._reported:

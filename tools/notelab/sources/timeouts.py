@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
 
 from notelab.sources.answers import SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _PROGRESS_SECONDS = 1.0
 T = TypeVar("T")
@@ -14,6 +17,8 @@ T = TypeVar("T")
 
 def start(work: Callable[[], T]) -> "Future[T]":
     """Start `work` in its own daemon thread, which ends with the process at the latest."""
+    from concurrent.futures import Future  # imported late: most checks ask no remote
+
     future: Future[T] = Future()
 
     def run() -> None:

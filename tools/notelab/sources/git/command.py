@@ -154,6 +154,12 @@ def find_git_dir(folder: Path) -> Path | None:
     return None
 
 
+def open_clone(folder: Path) -> GitCommand | None:
+    """Return git for the clone in a folder, or None if there is none."""
+    git_dir = find_git_dir(folder)
+    return GitCommand(git_dir) if git_dir else None
+
+
 def list_uncommitted(root: Path, paths: Iterable[Path]) -> list[str] | None:
     """Return the files that are changed, staged, untracked or ignored; None without a repository.
 

@@ -1,13 +1,15 @@
 """Resolves a tag, a branch or the first digits of a commit to the full commit id."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from notelab.lines import split_lines
 from notelab.sources.answers import Source, SourceError, is_commit
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.command import GitCommand, open_clone
 from notelab.sources.git.tree import explain_shallowness, has_commit
 from notelab.sources.git.url import host_of
+from notelab.sources.timeouts import progress_if_slow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,16 +20,20 @@ _SHORT = re.compile(r"^[0-9a-f]{4,39}$")
 
 
 def resolve(
-    source: Source, ref: str, mirror: Path | None, clone: GitCommand | None, remote: "Remote | None"
+    source: Source,
+    ref: str,
+    mirror: Path | None,
+    remote: "Remote | None",
+    progress: Callable[[str], None],
 ) -> str:
     """Return the commit id, 40 hex digits, that a tag, branch or commit names.
 
     Args:
         source: the repository.
         ref: the name.
-        mirror: the folder that should be a clone on disk.
-        clone: git for that clone.
+        mirror: the clone on disk, if there is one.
         remote: the remotes, or None if they must not be asked.
+        progress: called with a line if asking takes longer than a second.
 
     Raises:
         SourceError: there is no such ref, its digits are ambiguous, or no repository could be
@@ -39,6 +45,7 @@ def resolve(
             f"{ref[:80]!r} is no tag, branch or commit",
             hint="write a tag (core_v0.16.1), a branch (main) or a commit's 40 hex digits",
         )
+    clone = open_clone(mirror) if mirror else None
     if mirror and clone is None:
         raise SourceError(f"{mirror} is no git repository")
     if clone and (commit := _resolve_in_clone(clone, ref, bool(source.local_repository))):
@@ -52,7 +59,8 @@ def resolve(
     if remote is None:
         raise SourceError(f"{source.name}: {ref!r} can't be looked up offline{in_mirror}")
     try:
-        return _resolve_at_remote(remote, source.url, ref)
+        with progress_if_slow(progress, f"{source.name}: asking {source.url} for {ref}"):
+            return _resolve_at_remote(remote, source.url, ref)
     except SourceError as fault:
         hint = fault.hint or "a clone on disk works too: --mirror NAME=DIR"
         raise SourceError(f"{source.name}: {fault}{in_mirror}", hint=hint) from None

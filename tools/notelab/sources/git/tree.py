@@ -14,7 +14,7 @@ from notelab.sources.answers import (
     UnknownCommitError,
     Wanted,
 )
-from notelab.sources.git.command import GitCommand, find_git_dir
+from notelab.sources.git.command import GitCommand, open_clone
 from notelab.sources.store import blob_id
 from notelab.sources.suggest_paths import suggest_paths
 
@@ -58,10 +58,9 @@ def offer_from_mirror(folder: Path, source: Source, wanted: Wanted) -> Answers:
         UnknownCommitError: it doesn't have the pinned commit.
         SourceError: it is a shallow clone, so the commit may exist although it is missing here.
     """
-    git_dir = find_git_dir(folder)
-    if git_dir is None:
+    git = open_clone(folder)
+    if git is None:
         return dict.fromkeys(wanted, Refused(f"mirror {folder}: no git repository"))
-    git = GitCommand(git_dir)
     if not has_commit(git, source.commit):
         lacks = f"has no commit {source.commit[:12]}"
         if deepen := explain_shallowness(git):
