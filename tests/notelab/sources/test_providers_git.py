@@ -124,6 +124,15 @@ def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: boo
     assert answer.proof == "git"
 
 
+def test_a_mirrors_configuration_may_hold_all_that_git_reads(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    with (folder / ".git/config").open("a") as stream:
+        stream.write('[includeIf "gitdir:~/work/"]\n\tpath = ~/none\n[alias]\n\tl = log \\\n\t-1\n')
+    answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
+    assert isinstance(answer, FoundFile)
+
+
 def test_a_linked_worktree_is_a_mirror_too(tmp_path: Path, folder: Path, upstream: Source) -> None:
     git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     answer = _library(tmp_path, tmp_path / "linked", offline=True).read(upstream, {ONE: None})

@@ -13,7 +13,7 @@ from notelab.sources.answers import SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from git import Repo
+    from git import Git
 
 # Every command switches off what a repository's configuration could make git run.
 _QUIET = (
@@ -122,19 +122,20 @@ class GitCommand:
             return GitResult(-1, b"", f"error: git gave no answer in {timeout:g} s")
         return GitResult(ran.returncode, ran.stdout, ran.stderr.decode("utf-8", "replace"))
 
-    def open(self) -> "Repo":
-        """Open the repository with GitPython, which then runs git with the same precautions."""
+    def open_batch(self) -> "Git":
+        """Return GitPython's git, which reads one object after another from one `git cat-file`.
+
+        Its `Repo` isn't used, because it reads the repository's configuration by itself.
+        """
         for name in _HANDED_DOWN:  # GitPython can't remove a variable for its processes alone
             os.environ.pop(name, None)
         os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-        import git
+        from git import Git
 
-        repository = git.Repo(self.git_dir, expand_vars=False)
-        repository.git.set_persistent_git_options(
-            git_dir=str(self.git_dir), no_pager=True, c=list(_QUIET)
-        )
-        repository.git.update_environment(**self._environment)
-        return repository
+        batch = Git(str(self.git_dir))
+        batch.set_persistent_git_options(git_dir=str(self.git_dir), c=list(_QUIET))
+        batch.update_environment(**self._environment)
+        return batch
 
 
 def find_git_dir(folder: Path) -> Path | None:

@@ -200,9 +200,8 @@ def _list_refs(git: GitCommand, url: str, *patterns: str) -> dict[str, str]:
 
 def _list_missing(git: GitCommand, commit: str, wanted: Wanted) -> list[str]:
     """Return the ids of the wanted regular files whose contents the repository lacks."""
-    with git.open() as repository:
-        entries = git_tree.find_entries(repository, commit, wanted).values()
-        blobs = {entry.hexsha for entry in entries if git_tree.is_regular(entry)}
+    entries = git_tree.list_entries(git, commit, wanted).values()
+    blobs = {blob for mode, blob in entries if mode.startswith(git_tree.REGULAR)}
     # Listed all at once: git would look for a missing object on the remote.
     listed = git.run("cat-file", "--batch-all-objects", "--batch-check=%(objectname)", timeout=300)
     return sorted(blobs - set(split_lines(listed.text)))

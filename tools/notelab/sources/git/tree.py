@@ -1,7 +1,6 @@
-"""Reads files of a git repository at one commit, with GitPython."""
+"""Reads files of a git repository at one commit."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from notelab.sources.answers import (
     MAX_FILE_BYTES,
@@ -18,18 +17,21 @@ from notelab.sources.git.command import GitCommand, open_clone
 from notelab.sources.store import blob_id
 from notelab.sources.suggest_paths import suggest_paths
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from git import Repo
+    from git import Git
 
+REGULAR = "100"  # how the mode of a regular file begins
 _KINDS = {
-    0o120000: "a symbolic link; cite the file that it leads to",
-    0o160000: "a submodule, another repository",
-    0o040000: "a folder",
+    "120000": "a symbolic link; cite the file that it leads to",
+    "160000": "a submodule, another repository",
+    "040000": "a folder",
 }
 _DEEPEN = (
     "it is a shallow clone; `git fetch --unshallow` brings the rest, and so does "
     "`fetch-depth: 0` for the checkout in a workflow"
 )
+_ARGUMENTS = 200  # paths per command, well below any system's limit
 
 
 def has_commit(git: GitCommand, commit: str) -> bool:
@@ -69,6 +71,26 @@ def offer_from_mirror(folder: Path, source: Source, wanted: Wanted) -> Answers:
     return read(git, source.commit, wanted, f"mirror {folder}")
 
 
+def list_entries(git: GitCommand, commit: str, wanted: Wanted) -> dict[str, tuple[str, str]]:
+    """Return mode and object id of each wanted path that the commit has.
+
+    Raises:
+        SourceError: the tree can't be read.
+    """
+    entries: dict[str, tuple[str, str]] = {}
+    paths = list(wanted)
+    for start in range(0, len(paths), _ARGUMENTS):
+        some = paths[start : start + _ARGUMENTS]
+        ran = git.run("ls-tree", "-z", "--full-tree", commit, "--", *some, timeout=300)
+        if ran.status:
+            raise SourceError(ran.why())
+        for line in filter(None, ran.out.split(b"\0")):
+            about, _, name = line.partition(b"\t")
+            mode, _, identity = about.decode("ascii").split()
+            entries[name.decode("utf-8", "replace")] = mode, identity
+    return entries
+
+
 def read(git: GitCommand, commit: str, wanted: Wanted, who: str) -> Answers:
     """Return what a commit of the repository has at each path: bytes, no file, or a reason.
 
@@ -77,62 +99,41 @@ def read(git: GitCommand, commit: str, wanted: Wanted, who: str) -> Answers:
         commit: a commit that the repository holds.
         wanted: paths from the repository's root.
         who: how reasons name the repository.
+
+    Raises:
+        SourceError: the tree can't be read.
     """
-    names: list[str] = []
+    entries = list_entries(git, commit, wanted)
+    names = list_names(git, commit) if wanted.keys() - entries.keys() else []
+    batch = git.open_batch()
     answers: Answers = {}
-    with git.open() as repository:
-        for path, entry in find_entries(repository, commit, wanted).items():
-            if isinstance(entry, str):
-                answers[path] = Refused(f"{who}: {entry}")
-            elif entry is None:
-                names = names or list_names(git, commit)
-                ends = [name for name in names if name.endswith(f"/{path}")]
-                suggestions = suggest_paths(path, names)
-                answers[path] = Absent(path, definite=True, suggestions=suggestions, ends=ends)
-            elif not is_regular(entry):
-                kind = _KINDS.get(entry.mode, f"no regular file (mode {entry.mode:o})")
-                answers[path] = Refused(f"{who}: {path} is {kind}", final=True)
-            else:
-                answers[path] = _read_blob(repository, entry.hexsha, who)
+    for path in wanted:
+        mode, blob = entries.get(path, ("", ""))
+        if not mode:
+            ends = [name for name in names if name.endswith(f"/{path}")]
+            suggestions = suggest_paths(path, names)
+            answers[path] = Absent(path, definite=True, suggestions=suggestions, ends=ends)
+        elif not mode.startswith(REGULAR):
+            kind = _KINDS.get(mode, f"no regular file (mode {mode})")
+            answers[path] = Refused(f"{who}: {path} is {kind}", final=True)
+        else:
+            answers[path] = _read_blob(batch, blob, who)
+    batch.clear_cache()
     return answers
 
 
-def find_entries(repository: "Repo", commit: str, wanted: Wanted) -> dict[str, Any]:
-    """Return the tree's entry at each path: None if there is none, a text if it can't be read."""
-    from git import Commit
-
-    entries: dict[str, Any] = {}
-    try:
-        root = Commit(repository, bytes.fromhex(commit)).tree
-        for path in wanted:
-            try:
-                entries[path] = root / path
-            except KeyError:
-                entries[path] = None
-    except Exception as fault:  # a repository may hold anything
-        repository.git.clear_cache()
-        line = " ".join(str(fault).split())[:200]
-        entries |= dict.fromkeys(wanted.keys() - entries.keys(), f"has no such tree ({line})")
-    return entries
-
-
-def is_regular(entry: Any) -> bool:
-    """Tell whether an entry of a tree is a regular file."""
-    return getattr(entry, "mode", 0) & 0o170000 == 0o100000
-
-
-def _read_blob(repository: "Repo", blob: str, who: str) -> Offered | Refused:
+def _read_blob(batch: "Git", blob: str, who: str) -> Offered | Refused:
     """Read a blob; its size is asked first, so that a huge one is not read."""
     try:
-        size = repository.git.get_object_header(blob)[2]
+        size = batch.get_object_header(blob)[2]
         if size > MAX_FILE_BYTES:
             reason = f"{who}: {size:,} bytes, above the {MAX_FILE_BYTES:,} that are read"
             return Refused(reason, final=True)
-        data = repository.git.get_object_data(blob)[3]
+        data = batch.get_object_data(blob)[3]
         if blob_id(data) == blob:
             return Offered(data, "git")
         reason = "is damaged or can't be read"
-    except Exception:  # a repository may hold anything
+    except (ValueError, OSError):
         reason = "is missing or damaged"
-    repository.git.clear_cache()  # git ends at a damaged object, so another process goes on
+    batch.clear_cache()  # git ends at a damaged object; the next one is read by a new process
     return Refused(f"{who}: object {blob[:12]} {reason}")
