@@ -122,11 +122,9 @@ def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     """
     has_unknown = None in wanted.values()
     proof: Proof | None = "wheel" if has_unknown and source.commit in commits(package) else None
-    answers: Answers = {}
-    for path in wanted:
-        if path not in package.names:
-            answers[path] = make_absent(package.who, path, package.names, wanted[path])
-            continue
+    lacking = {path: blob for path, blob in wanted.items() if path not in package.names}
+    answers = make_absent(package.who, package.names, lacking)
+    for path in package.in_order(wanted.keys() - lacking.keys()):
         try:
             answers[path] = Offered(package.read(path), proof)
         except UnreadableMemberError as fault:
@@ -134,12 +132,13 @@ def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     return answers
 
 
-def make_absent(who: str, path: str, names: Collection[str], blob: str | None) -> Absent:
-    """Return that a package lacks a path, with suggestions if the lock doesn't know the path."""
-    suggestions = [] if blob else suggest_paths(path, names)
-    return Absent(
-        path, definite=False, suggestions=suggestions, reasons=[f"{who}: holds no such file"]
-    )
+def make_absent(who: str, names: Collection[str], wanted: Wanted) -> Answers:
+    """Return that a package lacks paths, with suggestions for those that the lock doesn't know."""
+    reasons = [f"{who}: holds no such file"]
+    return {
+        path: Absent(path, False, [] if blob else suggest_paths(path, names), reasons)
+        for path, blob in wanted.items()
+    }
 
 
 def commits(package: Package) -> list[str]:

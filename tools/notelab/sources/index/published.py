@@ -52,17 +52,17 @@ class Published:
         """
         if not source.wheel:
             return {}
-        answers = self._answer_lacking(source, wanted)
-        wanted = {path: blob for path, blob in wanted.items() if path not in answers}
-        if not wanted:
-            return answers
+        known = self._store.get_answer("wheel", _Known, *_key_of(source))
+        if known and known.names.isdisjoint(wanted):  # nothing of it needs to be asked again
+            return package.make_absent(f"wheel {source.wheel}", known.names, wanted)
+        answers: Answers = {}
         wheel = self.package(source)
         if source.known_wheel and wheel.identity.file != source.known_wheel.file:
             reason = (
                 f"{wheel.who}: {wheel.identity.file} is not {source.known_wheel.file}, which the "
                 "lock knows, so it proves only files that the lock knows"
             )
-            answers |= {path: Refused(reason) for path, blob in wanted.items() if blob is None}
+            answers = {path: Refused(reason) for path, blob in wanted.items() if blob is None}
             wanted = {path: blob for path, blob in wanted.items() if blob}
         return answers | self._ask(source, lambda: package.offer(wheel, source, wanted))
 
@@ -115,16 +115,6 @@ class Published:
             self._opened[_key_of(source)] = str(fault)
             self._store.put_failure(str(fault), "wheel", *_key_of(source))
             raise
-
-    def _answer_lacking(self, source: Source, wanted: Wanted) -> Answers:
-        """Return answers for the files that the wheel is known to lack, without asking again."""
-        known = self._store.get_answer("wheel", _Known, *_key_of(source))
-        names = known.names if known else frozenset[str]()
-        return {
-            path: package.make_absent(f"wheel {source.wheel}", path, names, blob)
-            for path, blob in wanted.items()
-            if known and path not in names
-        }
 
     def _find_and_open(self, source: Source) -> "WheelPackage":
         known = self._store.get_answer("wheel", _Known, *_key_of(source))
