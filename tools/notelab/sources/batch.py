@@ -80,9 +80,9 @@ class Batch:
 
     def take_known(self, who: str, ask: Ask) -> None:
         """Take the files whose blob ids are known; why others are missing, `take` reports later."""
-        known: Wanted = {path: blob for path, blob in self.wanted.items() if blob}
+        files: Wanted = {path: blob for path, blob in self.wanted.items() if blob}
         with suppress(SourceError, OSError):
-            for path, answer in (ask(known) if known else {}).items():
+            for path, answer in (ask(files) if files else {}).items():
                 if isinstance(answer, Offered):
                     self._judge(who, path, answer)
 

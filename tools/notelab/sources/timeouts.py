@@ -34,7 +34,10 @@ def start(work: Callable[[], T]) -> "Future[T]":
 
 
 def run_all(works: Sequence[Callable[[], object]]) -> None:
-    """Run all of `works` at the same time, and wait for them."""
+    """Run all of `works` at the same time, and wait for them; a single one needs no thread."""
+    if len(works) == 1:
+        works[0]()
+        return
     for future in [start(work) for work in works]:
         future.result()
 

@@ -22,7 +22,7 @@ _SECONDS = 120  # for one batch of questions to a wheel, because a server may be
 T = TypeVar("T")
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _StoredWheel(msgspec.Struct, frozen=True):
     """What the store keeps of a wheel: its files, and its address unless that is secret."""
 
     address: Address | None
@@ -52,9 +52,9 @@ class Published:
         """
         if not source.wheel:
             return {}
-        known = self._store.get_answer("wheel", _Known, *_key_of(source))
-        if known and known.names.isdisjoint(wanted):  # nothing of it needs to be asked again
-            return package.make_absent(f"wheel {source.wheel}", known.names, wanted)
+        stored = self._store.get_answer("wheel", _StoredWheel, *_key_of(source))
+        if stored and stored.names.isdisjoint(wanted):  # nothing of it needs to be asked again
+            return package.make_absent(f"wheel {source.wheel}", stored.names, wanted)
         answers: Answers = {}
         wheel = self.package(source)
         if source.known_wheel and wheel.identity.file != source.known_wheel.file:
@@ -117,16 +117,16 @@ class Published:
             raise
 
     def _find_and_open(self, source: Source) -> "WheelPackage":
-        known = self._store.get_answer("wheel", _Known, *_key_of(source))
-        if known and known.address:
+        stored = self._store.get_answer("wheel", _StoredWheel, *_key_of(source))
+        if stored and stored.address:
             with suppress(SourceError):  # it may have moved; then the index is asked again
-                return self._open_at(source, known.address)
+                return self._open_at(source, stored.address)
         locked = source.known_wheel or Wheel("", "")
         address = find(source.wheel or "", self._settings, locked.file, locked.sha256)
         opened = self._open_at(source, address)
-        kept = None if address.local or address.is_sensitive else address
-        known = _Known(kept, frozenset(opened.names))
-        self._store.put_answer("wheel", known, *_key_of(source))
+        may_store = not (address.local or address.is_sensitive)
+        stored = _StoredWheel(address if may_store else None, frozenset(opened.names))
+        self._store.put_answer("wheel", stored, *_key_of(source))
         return opened
 
     def _open_at(self, source: Source, address: Address) -> "WheelPackage":
@@ -162,5 +162,5 @@ def _key_of(source: Source) -> tuple[str, ...]:
     """Return everything that decides which wheel is found, except pip's configuration files."""
     pip = sorted(f"{name}={value}" for name, value in os.environ.items() if name[:4] == "PIP_")
     wheel = source.known_wheel
-    known = (wheel.file, wheel.record, wheel.sha256) if wheel else ()
-    return (source.wheel or "", *known, *pip)
+    identity = (wheel.file, wheel.record, wheel.sha256) if wheel else ()
+    return (source.wheel or "", *identity, *pip)
