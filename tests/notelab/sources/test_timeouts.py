@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from notelab.sources.answers import SourceError
+from notelab.sources.git.command import _RUNNING, GitCommand
 from notelab.sources.timeouts import progress_if_slow, run_all, run_within, start
 
 LONG = 60  # seconds that a test waits for an event before it fails
@@ -57,3 +58,23 @@ def test_a_fault_of_the_work_is_the_waiters() -> None:
 def test_works_are_done_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
     run_all([lambda: meeting.wait(LONG)] * 2)
+
+
+def test_an_interrupt_ends_the_git_processes_of_all_works() -> None:
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def run_git() -> None:
+        statuses.append(GitCommand(None).run("-c", "alias.wait=!exec sleep 300", "wait").status)
+        ended.set()
+
+    def interrupt() -> None:
+        waiting = threading.Event()
+        while not _RUNNING:
+            waiting.wait(0.01)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all([interrupt, run_git])
+    assert ended.wait(LONG)
+    assert statuses != [0]

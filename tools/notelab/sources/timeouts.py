@@ -34,12 +34,16 @@ def start(work: Callable[[], T]) -> "Future[T]":
 
 
 def run_all(works: Sequence[Callable[[], object]]) -> None:
-    """Run all of `works` at the same time, and wait for them; a single one needs no thread."""
-    if len(works) == 1:
-        works[0]()
-        return
-    for future in [start(work) for work in works]:
-        future.result()
+    """Run all of `works` at the same time; if waiting is interrupted, end their git processes."""
+    futures = [start(work) for work in works]
+    try:
+        for future in futures:
+            future.result()
+    except BaseException:
+        from notelab.sources.git.command import end_all
+
+        end_all()
+        raise
 
 
 def run_within(seconds: float, what: str, work: Callable[[], T]) -> T:

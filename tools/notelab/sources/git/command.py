@@ -50,6 +50,7 @@ _HANDED_DOWN = (
 )
 _NO_PROTOCOL = "none"  # no transport of this name exists
 NETWORK = "https:ssh:file"
+_RUNNING: "set[subprocess.Popen[bytes]]" = set()
 
 
 class GitResult(msgspec.Struct, frozen=True):
@@ -108,19 +109,28 @@ class GitCommand:
             command.append(f"--work-tree={self._work_tree}")
         environment = {k: v for k, v in os.environ.items() if k not in _HANDED_DOWN}
         try:
-            ran = subprocess.run(
+            process = subprocess.Popen(
                 [*command, *arguments],
-                input=stdin,
-                capture_output=True,
-                timeout=timeout,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env={**environment, **self._environment},
-                check=False,
             )
         except FileNotFoundError:
             raise SourceError("git is not installed", hint="install git ≥ 2.30") from None
-        except subprocess.TimeoutExpired:
-            return GitResult(-1, b"", f"error: git gave no answer in {timeout:g} s")
-        return GitResult(ran.returncode, ran.stdout, ran.stderr.decode("utf-8", "replace"))
+        with process:
+            _RUNNING.add(process)
+            try:
+                out, error = process.communicate(stdin, timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return GitResult(-1, b"", f"error: git gave no answer in {timeout:g} s")
+            except BaseException:
+                process.terminate()  # git then removes its lock files
+                raise
+            finally:
+                _RUNNING.discard(process)
+        return GitResult(process.returncode, out, error.decode("utf-8", "replace"))
 
     def open_batch(self) -> "Git":
         """Return GitPython's git, which reads one object after another from one `git cat-file`.
@@ -136,6 +146,12 @@ class GitCommand:
         batch.set_persistent_git_options(git_dir=str(self.git_dir), c=list(_QUIET))
         batch.update_environment(**self._environment)
         return batch
+
+
+def end_all() -> None:
+    """End every git process, because the threads that started them are abandoned."""
+    for process in list(_RUNNING):
+        process.terminate()
 
 
 def find_git_dir(folder: Path) -> Path | None:

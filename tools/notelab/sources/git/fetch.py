@@ -131,6 +131,8 @@ class Remote:
                 if ran.status == 0 and git_tree.has_commit(git, source.commit):
                     return
                 why = why or ran.why()
+                if ran.status < 0:  # git took too long, or was ended
+                    raise SourceError(f"{host_of(source.url)}: {ran.why()}")
         if _NO_SUCH.search(why):
             raise UnknownCommitError(f"{host_of(source.url)} has no commit {source.commit[:12]}")
         raise SourceError(f"{host_of(source.url)} refuses commit {source.commit[:12]}: {why}")
