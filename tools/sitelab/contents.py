@@ -12,14 +12,15 @@ from sitelab.citations.live_citations import link_citations, make_mark
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures
-from sitelab.drawing.long_cells import mark_long_cells
 from sitelab.figures.embed import embed_figures
 from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
 from sitelab.pages.allowed_html import clean_html
-from sitelab.pages.answer_pages import hide_answers_from_search
-from sitelab.pages.nonbreaking_numbers import make_numbers_nonbreaking
-from sitelab.pages.nonbreaking_options import make_options_nonbreaking
+from sitelab.pages.line_breaks import (
+    make_numbers_nonbreaking,
+    make_options_nonbreaking,
+    mark_long_cells,
+)
 from sitelab.pages.recall_cards import mark_cards
 from sitelab.pages.tree import parse
 from sitelab.theme.search_index import hide_from_search
@@ -94,7 +95,6 @@ class Contents:
         language, url = source.language, source.url
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
         hide_from_search(page)
-        hide_answers_from_search(page)
         faults = [
             Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")
             for name in embed_pictures(page, root / "docs", language)
