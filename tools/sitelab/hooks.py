@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemBytecodeCache
 from mkdocs.config.defaults import MkDocsConfig
@@ -27,7 +28,6 @@ from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
 from sitelab.pages.render_cache import RenderCache
-from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
 from sitelab.theme import local_server, search_index
@@ -37,7 +37,6 @@ from sitelab.theme.search_entries import SearchEntries
 _TEMPLATES = Path(__file__).with_name("theme") / "templates"
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _tree = PageTree()
-_links = RepositoryLinks()
 _citations: dict[Path, dict[str, ResolvedCitation]] = {}
 _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
@@ -72,16 +71,12 @@ def _prepare(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _choose_extensions(config: MkDocsConfig) -> MkDocsConfig:
-    """Rewrite links between pages, and let only mkdocstrings write references across pages.
-
-    In prose, [0, 4] [1, 5] are groups of ranks.
-    """
+    """Let only mkdocstrings write references across pages: in prose, [0, 4] [1, 5] are ranks."""
     config.markdown_extensions = [
         extension
         for extension in config.markdown_extensions
         if not isinstance(extension, AutorefsExtension)
     ]
-    config.markdown_extensions.append(_links)  # type: ignore[arg-type]
     return config
 
 
@@ -103,11 +98,21 @@ def on_pre_build(config: MkDocsConfig) -> None:
     session.cache.save()  # a page is parsed again only after it has changed
 
 
+@event_priority(100)
+def _place(files: Files, config: MkDocsConfig) -> Files:
+    """Give each file its place in the site, before the i18n plugin sorts files by language."""
+    _tree.place(files)
+    return files
+
+
 @event_priority(-200)
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def _sort_out(files: Files, config: MkDocsConfig) -> Files:
     """Take local and untranslated pages out, after the i18n plugin has run."""
     _tree.sort_out(files, _language(config))
     return files
+
+
+on_files = CombinedEvent(_place, _sort_out)
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
@@ -118,8 +123,7 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Tell the link rewriter which page comes next; render the page only if it has changed."""
-    _links.page = page.file.src_uri
+    """Render the page only if it has changed."""
     _render_cache.attach(page, markdown)
     return markdown
 
@@ -162,7 +166,7 @@ def on_page_context(
     if page.is_homepage or page.url == "es/":  # the front page's menu is the tabs
         page.meta["hide"] = ["navigation", "toc"]
     base = edit_links.find_base(root, str(config.extra.get("edit") or ""))
-    page.edit_url = edit_links.make_address(base, root, Path(page.file.abs_src_path or ""))
+    page.edit_url = base and base + quote(page.file.src_uri)
     return context | {
         "home": "" if language == "en" else f"{language}/",
         "mark": _marks[page.url],

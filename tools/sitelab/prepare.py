@@ -1,7 +1,8 @@
 """Prepares a plain tree of the site's pages and files, which mkdocs reads as its docs folder.
 
 The tree holds links: to every file of docs/, to the notes, results and solutions outside of it, and
-to what is vendored. mkdocs and its plugins then see ordinary pages, in one folder.
+to what is vendored. Each page has the path that it has in the repository, so that links that are
+written for a code host work as they are. In the site, docs/ is the root and the others are below.
 """
 
 import logging
@@ -47,22 +48,29 @@ class PageTree:
         """Write the tree, or what has changed of it, and make it the docs folder.
 
         Raises:
-            PluginError: a page under docs/ has the same path as another page, or mermaid is missing.
+            PluginError: a page under docs/ has the same path as another, or mermaid is missing.
         """
         if not BUNDLE.is_file():
             raise PluginError(f"{BUNDLE} is missing: restore it from git, or run `make vendor`")
         docs, vendored = Path(config.docs_dir), katex.list_served_files()
         files = {f"assets/katex/{name}": file for name, file in vendored.items()}
         files["assets/javascripts/mermaid.min.js"] = BUNDLE
+        root = docs.parent
         files |= {
-            file.relative_to(docs).as_posix(): file for file in docs.rglob("*") if file.is_file()
+            file.relative_to(root).as_posix(): file for file in docs.rglob("*") if file.is_file()
         }
         for uri, file in self._choose_pages(config).items():
-            if uri in files:
+            if f"docs/{uri}" in files:
                 raise PluginError(f"docs/{uri} hides {uri}: two pages would have the same place")
             files[uri] = file
         self._link(files)
         config.docs_dir = str(self.folder)
+
+    def place(self, files: Files) -> None:
+        """Give the files of docs/ their places in the site; the i18n plugin then adds languages."""
+        for file in files:
+            if file.src_uri.startswith("docs/"):
+                file.dest_uri = file.dest_uri.removeprefix("docs/")
 
     def sort_out(self, files: Files, language: str) -> None:
         """Take local pages out of the menu, and untranslated pages out of the site.

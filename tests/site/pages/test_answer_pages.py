@@ -34,7 +34,9 @@ def list_answers() -> list[str]:
     """Return the addresses, below a language's root, of the pages that answer a lab."""
     config = load_config(str(REPOSITORY / "mkdocs.yml"))
     uris = [
-        uri.as_posix() for uri in list_sources() if prepare.answers_a_lab(uri.as_posix(), config)
+        uri.as_posix()
+        for uri, file in list_sources().items()
+        if prepare.answers_a_lab(file.relative_to(REPOSITORY).as_posix(), config)
     ]
     return sorted(f"{uri.removesuffix('.md')}/" for uri in uris if ".es." not in uri)
 
