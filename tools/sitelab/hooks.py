@@ -27,7 +27,7 @@ from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
-from sitelab.pages.render_cache import RenderCache
+from sitelab.pages.rebuild_cache import RenderCache
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
 from sitelab.theme import local_server, search_index

@@ -18,7 +18,7 @@ SCRIPTS = "assets/javascripts/figures"
 _MARK = "figure-"
 
 _TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
     autoescape=True,
     undefined=StrictUndefined,
 )
@@ -44,7 +44,7 @@ Maker = Callable[[dict[str, str], Path], Figure]
 @cache
 def load_words(language: str) -> dict[str, dict[str, str]]:
     """Return the words of a language, by figure and key."""
-    text = (Path(__file__).parent / "words.toml").read_text("utf-8")
+    text = (Path(__file__).parents[1] / "words.toml").read_text("utf-8")
     return {
         figure: {key: translations[language] for key, translations in entries.items()}
         for figure, entries in tomllib.loads(text).items()
