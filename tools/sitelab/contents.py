@@ -21,6 +21,7 @@ from sitelab.pages.line_breaks import (
     make_options_nonbreaking,
     mark_long_cells,
 )
+from sitelab.pages.rebuild_cache import PageCache
 from sitelab.pages.recall_cards import mark_cards
 from sitelab.pages.tree import parse
 from sitelab.theme.search_index import hide_from_search
@@ -80,16 +81,13 @@ class Contents:
 
     def __init__(self) -> None:
         self._formulas = Formulas()
-        self._cache: dict[str, tuple[Source, Content]] = {}
+        self._cache: PageCache[Content] = PageCache()
 
     def get(self, source: Source, root: Path) -> Content:
         """Return a page's content; `root` is the repository's folder."""
-        cached_source, content = self._cache.get(source.url, (None, None))
-        embeds = "figure" in source.html  # the content then depends on files too
-        if content is None or cached_source != source or embeds:
-            content = self._make(source, root)
-            self._cache[source.url] = (source, content)
-        return content
+        if "figure" in source.html:  # the content then depends on files too
+            return self._make(source, root)
+        return self._cache.get_or_make(source.url, source, lambda: self._make(source, root))
 
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url

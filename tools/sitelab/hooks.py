@@ -5,7 +5,6 @@ mkdocs.yml lists this module under `hooks:`. mkdocs runs hooks after its plugins
 
 import logging
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,14 +24,12 @@ from sitelab.citations import live_citations, resolved
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
-from sitelab.pages import edit_links, plain_title, recall_cards
+from sitelab.pages import edit_links, plain_title, rebuild_cache, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
-from sitelab.pages.rebuild_cache import RenderCache
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
 from sitelab.theme import local_server, search_index
-from sitelab.theme.content_policy import ContentPolicy
-from sitelab.theme.search_entries import SearchEntries
+from sitelab.theme.content_policy import add_policy
 
 _TEMPLATES = Path(__file__).with_name("theme") / "templates"
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
@@ -40,9 +37,6 @@ _tree = PageTree()
 _citations: dict[Path, dict[str, ResolvedCitation]] = {}
 _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
-_render_cache = RenderCache()
-_search_entries = SearchEntries()
-_marks: dict[str, str] = {}
 _full_outputs: dict[str, str] = {}
 
 
@@ -86,7 +80,7 @@ on_config = CombinedEvent(_prepare, _choose_extensions)
 def on_pre_build(config: MkDocsConfig) -> None:
     """Attach the search's cache; resolve all citations once for all languages of a build."""
     search: Any = config.plugins["material/search"]
-    _search_entries.attach(search.search_index)
+    rebuild_cache.cache_entries(search.search_index)
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
@@ -124,7 +118,7 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Render the page only if it has changed."""
-    _render_cache.attach(page, markdown)
+    rebuild_cache.cache_rendering(page, markdown)
     return markdown
 
 
@@ -153,7 +147,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     for fault in content.faults:
         _log.warning("%s", fault.format(file, root))
     live_citations.write_cards(content.cards, language, Path(config.site_dir))
-    _marks[page.url] = content.mark
+    page.meta["mark"] = content.mark
     # The changelog is in English, also in the Spanish site.
     return f'<div lang="en">{content.html}</div>' if uri == CHANGELOG else content.html
 
@@ -169,7 +163,6 @@ def on_page_context(
     page.edit_url = base and base + quote(page.file.src_uri)
     return context | {
         "home": "" if language == "en" else f"{language}/",
-        "mark": _marks[page.url],
         "version": __version__,
         "changelog": (root / CHANGELOG).is_file(),
     }
@@ -186,15 +179,10 @@ def _give_skeleton(output: str, page: Page, config: MkDocsConfig) -> str:
 def _complete_page(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     """Complete the page: add mermaid's script and the policy."""
     output = diagrams.add_scripts(_full_outputs.pop(page.url), skeleton)
-    return _load_policy(tuple(config.theme.dirs)).add_policy(output)
+    return add_policy(output, tuple(config.theme.dirs))
 
 
 on_post_page = CombinedEvent(_give_skeleton, _complete_page)
-
-
-@cache
-def _load_policy(folders: tuple[str, ...]) -> ContentPolicy:
-    return ContentPolicy(folders)
 
 
 @event_priority(-300)

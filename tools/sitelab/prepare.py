@@ -19,9 +19,9 @@ from notelab.mermaid import BUNDLE
 from sitelab import katex
 from sitelab.drawing.clean_svg import clean_svg
 from sitelab.pages import workbook_pages
+from sitelab.rendering import load_words
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
-_YOURS = {"en": "Yours", "es": "Lo tuyo"}
 
 
 def answers_a_lab(uri: str, config: MkDocsConfig) -> bool:
@@ -105,7 +105,9 @@ class PageTree:
         if not pages or not self.served:
             return None
         # The section isn't divided by lab, because the menu would show the inner sections folded.
-        section = Section(_YOURS[language], [pages[uri] for uri in sorted(pages)])
+        section = Section(
+            load_words(language)["menu"]["local"], [pages[uri] for uri in sorted(pages)]
+        )
         for page in section.children:
             page.parent = section
         return section

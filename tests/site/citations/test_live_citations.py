@@ -87,7 +87,8 @@ def test_a_card_stands_open_below_the_paragraph_that_asks_for_it(tmp_path: Path)
     html = link(f'<p class="with-card">So <code>{TEXT}</code>.</p>', CITED, tmp_path)
     before, opened = html.split("</p>", 1)
     assert 'class="citation"' in before
-    assert "of two lines." in opened and f'data-copy="{CITED.permalink}"' in opened
+    assert "of two lines." in opened
+    assert f'data-copy="{CITED.permalink}" data-done="Copied">Copy link</button>' in opened
     unread = msgspec.structs.replace(CITED, text=None)
     html = link(f'<p class="with-card">So <code>{TEXT}</code>.</p>', unread, tmp_path)
     assert "citation-card" not in html

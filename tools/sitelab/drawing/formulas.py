@@ -7,8 +7,8 @@ from markupsafe import Markup
 
 from sitelab.katex import RenderedFormula
 from sitelab.pages.tree import Element
+from sitelab.rendering import load_words
 
-ERROR_WORDS = {"en": "This formula can't be drawn", "es": "Esta fórmula no se puede dibujar"}
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
 _PUNCTUATION = re.compile(r"[,.;:!?)»”]*")  # of a sentence, or of a part of it
 
@@ -42,7 +42,7 @@ def draw_formulas(
 
 
 def _render_error(tag: str, tex: str, error: str, language: str) -> Element:
-    why = f" {ERROR_WORDS[language]}: {error}"
+    why = f" {load_words(language)['formula']['error']}: {error}"
     return Element(tag, {"class": "formula-error"}, [Element("code", {}, [tex]), why])
 
 

@@ -1,75 +1,73 @@
-"""Caches rendered pages, so that `mkdocs serve` renders only pages that have changed.
+"""Caches what a build makes of each page, so that `mkdocs serve` makes only changed pages again.
 
-Rendering Markdown is a third of a rebuild, and a saved note is one page of a hundred and fifty.
-The result depends on the page's text, on its path and on the files to which it can link.
+A saved note is one page of a hundred and fifty. Rendering Markdown and parsing HTML for Material's
+search are a third of a rebuild each.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-_RESULT_ATTRIBUTES = ("content", "toc", "_title_from_render", "present_anchor_ids")
+T = TypeVar("T")
+_RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
 
 
-class RenderedPage(NamedTuple):
-    """The result of rendering a page; links are stored by the path of their target page."""
-
-    attributes: dict[str, Any]
-    links: dict[str, dict[str, str]]
-
-
-class RenderCache:
-    """Caches rendered pages by their input, until the process ends."""
+class PageCache(Generic[T]):
+    """The latest result for each page, by its address, until the process ends."""
 
     def __init__(self) -> None:
-        self._cache: dict[tuple[object, ...], RenderedPage] = {}
-        self._latest: dict[str, tuple[object, ...]] = {}
+        self._results: dict[str, tuple[object, T]] = {}
 
-    def attach(self, page: Page, markdown: str) -> None:
-        """Make `page`, whose `markdown` is about to be rendered, use this cache."""
-        render = page.render
+    def get_or_make(self, url: str, key: object, make: Callable[[], T]) -> T:
+        """Return the page's latest result; make it if its input, the key, has changed."""
+        if url not in self._results or self._results[url][0] != key:
+            self._results[url] = key, make()
+        return self._results[url][1]
 
-        def render_or_restore(config: MkDocsConfig, files: Files) -> None:
-            self._render(page, markdown, render, config, files)
 
-        page.render = render_or_restore  # type: ignore[method-assign]
+_rendered: PageCache[tuple[dict[str, Any], dict[str, dict[str, str]]]] = PageCache()
+_entries: PageCache[list[dict[str, Any]]] = PageCache()
 
-    def _render(
-        self,
-        page: Page,
-        markdown: str,
-        render: Callable[[MkDocsConfig, Files], None],
-        config: MkDocsConfig,
-        files: Files,
-    ) -> None:
-        path = page.file.src_uri
-        # mkdocs renders page after page, so this is computed once for each page.
-        available_files = hash(frozenset((file.src_uri, file.url) for file in files))
-        key = (path, page.url, markdown, available_files)
-        cached = self._cache.get(key)
-        if cached is None:
+
+def cache_rendering(page: Page, markdown: str) -> None:
+    """Make `page`, whose `markdown` is about to be rendered, use the latest rendering.
+
+    It depends on the page's text and on the files to which it can link. Links are kept by the path
+    of their target.
+    """
+    render = page.render
+
+    def render_or_restore(config: MkDocsConfig, files: Files) -> None:
+        def make() -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
             render(config, files)
-            self._cache.pop(self._latest.get(path, ()), None)
-            self._latest[path] = key
-            self._cache[key] = _copy_result(page)
-        else:
-            _restore_result(cached, page, files)
+            links = {file.src_uri: anchors for file, anchors in page.links_to_anchors.items()}
+            return {name: getattr(page, name) for name in _RENDERED}, links
+
+        available_files = hash(frozenset((file.src_uri, file.url) for file in files))
+        attributes, links = _rendered.get_or_make(page.url, (markdown, available_files), make)
+        vars(page).update(attributes)
+        targets = {path: files.get_file_from_path(path) for path in links}
+        page.links_to_anchors = {file: links[path] for path, file in targets.items() if file}
+
+    page.render = render_or_restore  # type: ignore[method-assign]
 
 
-def _copy_result(page: Page) -> RenderedPage:
-    links = page.links_to_anchors or {}
-    attributes = {name: getattr(page, name) for name in _RESULT_ATTRIBUTES}
-    return RenderedPage(attributes, {file.src_uri: anchors for file, anchors in links.items()})
+def cache_entries(index: Any) -> None:
+    """Make `index`, the search plugin's index of this build, use the latest entries of pages."""
+    add_entry = index.add_entry_from_context
 
+    def add_or_restore(page: Page) -> None:
+        def make() -> list[dict[str, Any]]:
+            before = len(index.entries)
+            add_entry(page)
+            made = index.entries[before:]
+            del index.entries[before:]
+            return made
 
-def _restore_result(rendered: RenderedPage, page: Page, files: Files) -> None:
-    for name, value in rendered.attributes.items():
-        setattr(page, name, value)
-    page.links_to_anchors = {
-        file: anchors
-        for path, anchors in rendered.links.items()
-        if (file := files.get_file_from_path(path)) is not None
-    }
+        key = (page.content, page.title, repr(page.meta))
+        index.entries.extend(map(dict, _entries.get_or_make(page.url, key, make)))
+
+    index.add_entry_from_context = add_or_restore
