@@ -197,7 +197,7 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
 @pytest.mark.parametrize("language", page.LANGUAGES)
 def test_a_wide_table_says_once_what_is_the_same_in_all_its_rows(language: str) -> None:
     text = results_page.text(load_result(LAB / results_page.REFERENCE), LAB, language)
-    wide = re.findall(r"^\|.* hidden \d+ .*\n\| -.*\n((?:\|.*\n){2,})", text, re.M)
+    wide = re.findall(r"^\|.* (?:hidden|oculto) \d+ .*\n\| -.*\n((?:\|.*\n){2,})", text, re.M)
     assert len(wide) > 2
     for table in wide:
         lines = [row.split("|")[1:-1] for row in table.splitlines()]

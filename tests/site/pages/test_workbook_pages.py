@@ -9,6 +9,8 @@ from sitelab.pages import workbook_pages
 from tests.notelab.scratch import Scratch
 from tests.site.scratch_site import build, make_site
 
+KERNEL = "../../tools/shardlab/axis.py"
+
 
 def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
@@ -16,8 +18,10 @@ def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(tmp_path: Path) 
     scratch.write("plot.png", "no picture")
     for suffix in ("", ".es"):
         note = scratch.read(f"note{suffix}.md")
-        links = f"[front](../../docs/index{suffix}.md) [plot](plot.png)"
+        links = f"[front](../../docs/index{suffix}.md) [plot](plot.png) [code]({KERNEL})"
         scratch.write(f"note{suffix}.md", f"{note}\n{links}\n")
+    (book / "tools/shardlab").mkdir(parents=True)
+    (book / "tools/shardlab/axis.py").write_text("pass\n")
     (book / "CHANGELOG.md").write_text("# Changes\n\n[front](docs/index.md)\n")
     assert build(scratch).returncode == 0
     for language in ("", "es/"):
@@ -27,6 +31,8 @@ def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(tmp_path: Path) 
         assert '<a href="../../../">front</a>' in html
         plot = "../plot.png" if not language else "../../../../experiments/01-scratch/plot.png"
         assert f'<a href="{plot}">plot</a>' in html
+        steps = "../" * (4 if language else 3)
+        assert f'<a href="{steps}tools/shardlab/axis.py">code</a>' in html
     assert '<a href="../">front</a>' in (book / "site/CHANGELOG/index.html").read_text()
 
 
