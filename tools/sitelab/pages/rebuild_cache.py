@@ -43,7 +43,8 @@ def cache_rendering(page: Page, markdown: str) -> None:
     def render_or_restore(config: MkDocsConfig, files: Files) -> None:
         def make() -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
             render(config, files)
-            links = {file.src_uri: anchors for file, anchors in page.links_to_anchors.items()}
+            linked = page.links_to_anchors or {}
+            links = {file.src_uri: anchors for file, anchors in linked.items()}
             return {name: getattr(page, name) for name in _RENDERED}, links
 
         available_files = hash(frozenset((file.src_uri, file.url) for file in files))
@@ -63,7 +64,7 @@ def cache_entries(index: Any) -> None:
         def make() -> list[dict[str, Any]]:
             before = len(index.entries)
             add_entry(page)
-            made = index.entries[before:]
+            made: list[dict[str, Any]] = index.entries[before:]
             del index.entries[before:]
             return made
 
