@@ -64,9 +64,9 @@ def cache_entries(index: Any) -> None:
         def make() -> list[dict[str, Any]]:
             before = len(index.entries)
             add_entry(page)
-            made: list[dict[str, Any]] = index.entries[before:]
+            entries: list[dict[str, Any]] = index.entries[before:]
             del index.entries[before:]
-            return made
+            return entries
 
         key = (page.content, page.title, repr(page.meta))
         index.entries.extend(map(dict, _entries.get_or_make(page.url, key, make)))
