@@ -14,7 +14,7 @@ from tests.notelab.scratch import Scratch
 REPOSITORY = Path(__file__).parents[2]
 NAV = """
 nav:
-  - index.md
+  - docs/index.md
   - Notes:
       - experiments/01-scratch/note.md
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sitelab.drawing.long_cells import mark_long_cells
+from sitelab.pages.line_breaks import mark_long_cells
 from tests.site.parsed import apply_change
 from tests.site.reader import Reader
 

@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 
 from costlab.publish import claims_page, page, results_page
 from costlab.record.options import LAB, LOCAL
-from sitelab.pages import allowed_html, bench_pages, plain_title
+from sitelab.pages import allowed_classes, allowed_html, plain_title
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,19 +72,19 @@ def test_what_runs_loads_or_covers_is_left_out(html: str, cleaned: str) -> None:
 def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_rows() -> None:
     html = '<p class="verdict holds">a</p>'
     assert allowed_html.clean_html(html, judged=True) == html
-    assert ROOT / bench_pages.LAB == LAB
+    lab = LAB.relative_to(ROOT).as_posix()
     for folder in (LAB, LOCAL):
         for stem in (claims_page.STEM, results_page.STEM):
             for language in ("en", "es"):
                 path = (folder / page.name(stem, language)).relative_to(ROOT)
-                assert bench_pages.is_bench_page(path.as_posix())
+                assert allowed_classes.is_bench_page(path.as_posix())
     for uri in (
         "experiments/01-scratch/CLAIMS.md",
-        f"{bench_pages.LAB}/note.md",
-        f"{bench_pages.LAB}/CLAIMS.md/note.md",
-        f"docs/{bench_pages.LAB}/CLAIMS.md",
+        f"{lab}/note.md",
+        f"{lab}/CLAIMS.md/note.md",
+        f"docs/{lab}/CLAIMS.md",
     ):
-        assert not bench_pages.is_bench_page(uri)
+        assert not allowed_classes.is_bench_page(uri)
 
 
 def test_a_title_is_text_however_it_came() -> None:

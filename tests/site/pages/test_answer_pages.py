@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mkdocs.config import load_config
 
-from sitelab.pages import answer_pages
+from sitelab import prepare
 from tests.site.reader import Reader
 from tests.site.test_build import REPOSITORY, list_sources
 
@@ -35,8 +35,8 @@ def list_answers() -> list[str]:
     config = load_config(str(REPOSITORY / "mkdocs.yml"))
     uris = [
         uri.as_posix()
-        for uri in list_sources()
-        if answer_pages.answers_a_lab(uri.as_posix(), config)
+        for uri, file in list_sources().items()
+        if prepare.answers_a_lab(file.relative_to(REPOSITORY).as_posix(), config)
     ]
     return sorted(f"{uri.removesuffix('.md')}/" for uri in uris if ".es." not in uri)
 

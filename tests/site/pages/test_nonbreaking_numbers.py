@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sitelab.pages.nonbreaking_numbers import make_numbers_nonbreaking
+from sitelab.pages.line_breaks import make_numbers_nonbreaking
 from tests.site.parsed import apply_change
 
 

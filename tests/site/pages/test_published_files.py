@@ -37,7 +37,7 @@ RUNS = {
 STAYS = ["pin.txt", "run.py", "numbers.csv", "numbers.json", "all.tar.gz", "photo.PNG", "pic.svg"]
 # Endings that no browser runs, shows as a document or registers.
 HARMLESS = re.compile(
-    r"\.(?:css|woff2|png|jpe?g|gif|webp|avif|csv|json|txt|py|zip|gz|bz2|xz|tar|tgz|zst|map|inv)"
+    r"\.(?:css|woff2|png|jpe?g|gif|webp|avif|csv|json|toml|txt|py|zip|gz|bz2|xz|tar|tgz|zst|map|inv)"
     r"\Z|LICENSE\Z",
     re.IGNORECASE,
 )

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from notelab.cache import DiskCache, cache_key
 from sitelab.pages import workbook_pages
-from sitelab.pages.repository_links import rewrite_link
 from tests.notelab.scratch import Scratch
 from tests.site.scratch_site import build, make_site
 
+KERNEL = "../../tools/shardlab/axis.py"
 
-@pytest.mark.parametrize(
-    ("page", "link", "expected"),
-    [
-        ("index.md", "reference/notes.md", "reference/notes.md"),
-        ("index.md", "../experiments/lab/note.md#a", "experiments/lab/note.md#a"),
-        ("labs/01.md", "../../experiments/lab/note.md", "../experiments/lab/note.md"),
-        ("experiments/lab/note.md", "../../docs/reference/notes.md", "../../reference/notes.md"),
-        ("experiments/lab/note.md", "../other/RESULTS.md#row", "../other/RESULTS.md#row"),
-        ("solutions/ref.md", "../experiments/lab/note.md", "../experiments/lab/note.md"),
-        ("theory/04.md", "../../tools/shardlab/a/b.py", "../tools/shardlab/a/b.py"),
-        ("index.md", "../tools/notelab/cli.py", "../tools/notelab/cli.py"),
-        ("index.md", "#here", "#here"),
-        ("index.md", "https://example.org/a", "https://example.org/a"),
-        ("index.md", "../../../etc/passwd", "../../../etc/passwd"),
-        ("index.md", "../README.md", "../README.md"),
-    ],
-)
-def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(page, link, expected) -> None:
-    assert rewrite_link(link, page) == expected
+
+def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    book = make_site(scratch)
+    scratch.write("plot.png", "no picture")
+    for suffix in ("", ".es"):
+        note = scratch.read(f"note{suffix}.md")
+        links = f"[front](../../docs/index{suffix}.md) [plot](plot.png) [code]({KERNEL})"
+        scratch.write(f"note{suffix}.md", f"{note}\n{links}\n")
+    (book / "tools/shardlab").mkdir(parents=True)
+    (book / "tools/shardlab/axis.py").write_text("pass\n")
+    (book / "CHANGELOG.md").write_text("# Changes\n\n[front](docs/index.md)\n")
+    assert build(scratch).returncode == 0
+    for language in ("", "es/"):
+        site, note = book / "site" / language, "experiments/01-scratch/note/"
+        assert f'<a href="{note}">' in (site / "index.html").read_text()
+        html = (site / note / "index.html").read_text()
+        assert '<a href="../../../">front</a>' in html
+        plot = "../plot.png" if not language else "../../../../experiments/01-scratch/plot.png"
+        assert f'<a href="{plot}">plot</a>' in html
+        steps = "../" * (4 if language else 3)
+        assert f'<a href="{steps}tools/shardlab/axis.py">code</a>' in html
+    assert '<a href="../">front</a>' in (book / "site/CHANGELOG/index.html").read_text()
 
 
 def test_caches_local_results_and_links_elsewhere_are_no_pages(tmp_path: Path) -> None:
