@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from costlab.implementations import data_parallel
 from tests.shardlab.benchmark import protocol, table
-from tests.shardlab.benchmark.contestants import data_parallel
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from costlab.implementations import bubble, schedulers
+from costlab.implementations import bubble, schedulers, zero_bubble
 from costlab.record.noise import NoiseMonitor
 from shardlab.comm import World
 from shardlab.proofs.schedules.timeline import bubble as idle
 from tests.shardlab.benchmark import protocol, table
-from tests.shardlab.benchmark.contestants import zero_bubble
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.implementations import tp
+from costlab.implementations import linears, tp
 from tests.shardlab.benchmark import protocol, table
-from tests.shardlab.benchmark.contestants import linears
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 

@@ -19,13 +19,13 @@ from tests.shardlab.benchmark import (
     table,
     test_benchmark_collectives,
     test_benchmark_context,
-    test_benchmark_data,
     test_benchmark_ddp,
     test_benchmark_experts,
     test_benchmark_fsdp,
     test_benchmark_pipeline,
     test_benchmark_tp,
 )
+from tests.shardlab.data import test_benchmark_data
 
 LAYOUT = table.Layout(
     "step", "hidden", {"en": "hidden", "es": "oculta"},

@@ -1,6 +1,6 @@
 """Corpora, samples and blends beside megatron-core's, in one process, round by round.
 
-`pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_data.py [--quick]`
+`pytest -m benchmark -s tests/shardlab/data/test_benchmark_data.py [--quick]`
 
 What is measured is a process's CPU time, so that other load counts little; a ratio is Megatron's
 time over ours within a round (above 1: ours is faster). The table stands on the corpora's page.
