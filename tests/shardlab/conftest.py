@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,17 +58,3 @@ def background_result(request: pytest.FixtureRequest) -> Any:
     assert background
     assert work
     return background.result(work)
-
-
-@pytest.fixture
-def quick(request: pytest.FixtureRequest) -> bool:
-    """Whether a benchmark measures a small part only, which publishes nothing.
-
-    A published number names a commit. If the code differs from the commit, nothing is measured.
-    """
-    is_quick = bool(request.config.getoption("--quick"))
-    root = Path(__file__).parents[2]
-    code = ["git", "status", "--porcelain", "--", "tools", "tests", ".ci/lock"]
-    if not is_quick and subprocess.run(code, cwd=root, capture_output=True, check=True).stdout:
-        pytest.fail("tools/ or tests/ differ from the commit: commit first, or take --quick")
-    return is_quick

@@ -57,6 +57,7 @@ def measured(
             ranks = world.size
         settings = Settings(
             profile=profile, sizes=sizes, hidden=hidden, device=device, seed=seed,
+            sections=tuple(names),
             ranks=ranks or (2 if device == "cpu" else max(1, options.gpus())),
         )  # fmt: skip
         if before:
