@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from pages.trace import RECORD, read_step
 from shardlab.comm import World
 from sitelab.figures.trace import overlap
 from tests.docs.page import ROOT
-from tests.docs.trace.record import MEASURED, read_step
 from tests.limits import LIMIT
 from tests.shardlab.labs.lab_pages import TRAIN, script
 
@@ -47,7 +47,7 @@ def test_phases_are_told_and_what_is_inside_or_close_is_drawn_as_one(tmp_path: P
 
 
 def test_theory_10_counts_what_was_recorded() -> None:
-    ranks = json.loads(MEASURED.read_text("utf-8"))["ranks"]
+    ranks = json.loads(RECORD.read_text("utf-8"))["ranks"]
     for rank in ranks:
         names = [what for *_, what in rank["collectives"]]
         assert names == ["all_reduce"] * 9 + ["all_gather"] + ["all_reduce"] * 10
@@ -60,7 +60,7 @@ def test_theory_10_counts_what_was_recorded() -> None:
 
 @pytest.mark.parametrize("page", ["10-reading-a-trace.md", "10-reading-a-trace.es.md"])
 def test_theory_10_says_how_busy_the_machine_was_and_how_long_backward_took(page: str) -> None:
-    record = json.loads(MEASURED.read_text("utf-8"))
+    record = json.loads(RECORD.read_text("utf-8"))
     text = " ".join((ROOT / "docs/theory" / page).read_text("utf-8").split())
     computed = record["ranks"][0]["compute"]
     forward, backward = (

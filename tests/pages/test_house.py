@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.docs.house import count_code_lines
+from pages.house import count_code_lines
 
 
 def test_code_is_counted_without_docstrings_comments_and_blank_lines(tmp_path: Path) -> None:

@@ -1,18 +1,16 @@
-"""What theory 06 shows of the code, between `<!-- NAME -->` and `<!-- /NAME -->`.
-
-python -m tests.shardlab.context.long_pages
-"""
+"""Theory 06: who computes what over cut sequences, its bytes, and predicted times."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from costlab.sections.fit.piecewise import Curve, piecewise
+from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, in_language, table
 from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.formulas.context import saved_bytes
-from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, table, write
 
 MIB, RANKS, HEADS, HEAD, TOKENS = 1 << 20, 4, 8, 128, 8192
 HEAD_ROW = {
@@ -29,9 +27,7 @@ PREDICTED = {
 }
 
 
-def page(language: str) -> Path:
-    ending = "" if language == LANGUAGES[0] else f".{language}"
-    return ROOT / "docs" / "theory" / f"06-long-sequences{ending}.md"
+PAGE = "docs/theory/06-long-sequences"
 
 
 @cache
@@ -70,6 +66,7 @@ def predicted(tokens: int, groups: int) -> list[float]:
 
 
 def blocks(language: str) -> dict[str, str]:
+    """Return the page's blocks."""
     rows = []
     for groups in (8, 4, 1):
         sizes = {"tokens": TOKENS, "queries": HEADS * HEAD, "keys": groups * HEAD, "itemsize": 2}
@@ -91,17 +88,14 @@ def blocks(language: str) -> dict[str, str]:
         for tokens in (4096, 8192, 16384, 32768, 131072)
     ]
     return {
-        "who computes what": f"```text\n{causal_work.draw_both_cuts(RANKS)}\n```",
+        "who computes what": fence(causal_work.draw_both_cuts(RANKS)),
         "bytes": table(HEAD_ROW[language], ">>>>", rows),
         "predicted": table(PREDICTED[language], ">>>>>>>", times),
     }
 
 
-def main() -> None:
-    """Write both languages' pages."""
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the page in each language."""
     for language in LANGUAGES:
-        write(page(language), blocks(language))
-
-
-if __name__ == "__main__":
-    main()
+        path = in_language(PAGE, language)
+        yield path, fill_blocks(path, blocks(language))

@@ -1,10 +1,8 @@
-"""Writes the part of the bench page about `tools/bench fit`.
-
-Run it as `python -m tests.costlab.external_sweeps.fit_page`.
-"""
+"""The bench: what `tools/bench fit` prints of a published sweep."""
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -13,9 +11,8 @@ from click.testing import CliRunner
 
 from costlab.cli import bench
 from costlab.record import terminal
-from costlab.record.options import ROOT
+from pages.blocks import LANGUAGES, ROOT, in_language
 
-PAGES = [ROOT / "docs" / "reference" / name for name in ("bench.md", "bench.es.md")]
 COMMAND = "tools/bench fit all_reduce.csv --at 1G"
 PUBLISHED = ROOT / "tests" / "costlab" / "data" / "nccl-h100-16.json"
 MOST = 64 << 20  # bytes, where the example is cut off
@@ -35,14 +32,9 @@ def run_command() -> str:
     return "\n".join(line.rstrip() for line in done.output.strip().splitlines()) + "\n"
 
 
-def read_block(page: Path) -> str:
-    """Return the block of the page that shows this output."""
-    ((_, block),) = _BLOCK.findall(page.read_text("utf-8"))
-    return str(block)
-
-
-if __name__ == "__main__":
-    for page_path in PAGES:
-        page_path.write_text(
-            _BLOCK.sub(rf"\1{run_command()}```", page_path.read_text("utf-8")), "utf-8"
-        )
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the page in each language."""
+    output = run_command()
+    for language in LANGUAGES:
+        path = in_language("docs/reference/bench", language)
+        yield path, _BLOCK.sub(lambda match: f"{match[1]}{output}```", path.read_text("utf-8"))

@@ -1,22 +1,18 @@
-"""The repository's folders, a line each, as docs/reference/design.md and design.es.md list them.
+"""The design: the list of the repository's folders, a line each.
 
-    python -m tests.docs.tree        writes the list into both pages
-
-A folder's line is the first sentence of its `__init__.py`, or stands in FOLDERS below.
-`test_tree` holds that both pages have the list that is generated here.
+A folder's line is the first sentence of its `__init__.py`, or is in FOLDERS below.
 """
 
 import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from textwrap import shorten
 
-from tests.docs.page import ROOT
+from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, in_language
 
-PAGES = [ROOT / "docs" / "reference" / name for name in ("design.md", "design.es.md")]
-BLOCK = re.compile(r"<!-- tree -->.*?<!-- /tree -->", re.DOTALL)
 COLUMN, WIDTH = 34, 100
 
 # Folders without an `__init__.py` that could describe them, by path or by name.
@@ -99,21 +95,18 @@ def sentence(text: str) -> str:
 
 @cache
 def tree() -> str:
-    """Return the list of folders with its marks, as the pages have it."""
+    """Return the list of folders, as the pages have it."""
     folders = {parent for path in list_files() for parent in path.parents if parent.parts}
     rows = [
         f"{'  ' * (len(folder.parts) - 1) + folder.name + '/':<{COLUMN}}  "
         f"{shorten(describe(folder), WIDTH, placeholder=' …')}".rstrip()
         for folder in sorted(folders)
     ]
-    return "\n".join(["<!-- tree -->", "```text", *rows, "```", "<!-- /tree -->"])
+    return fence("\n".join(rows))
 
 
-def main() -> None:
-    """Write the list into both pages."""
-    for page in PAGES:
-        page.write_text(BLOCK.sub(lambda _: tree(), page.read_text("utf-8")), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the page in each language."""
+    for language in LANGUAGES:
+        path = in_language("docs/reference/design", language)
+        yield path, fill_blocks(path, {"tree": tree()})

@@ -1,7 +1,7 @@
-"""Makes docs/measured/step-trace.json from the Chrome traces of one step, one for each rank.
+"""Theory 10's step, recorded: docs/measured/step-trace.json, which the site draws.
 
     torchrun --nproc-per-node=2 experiments/35-three-d/traced.py FOLDER --tp 2 --cpu --steps 40
-    python -m tests.docs.trace.record FOLDER "the command above"
+    python -m pages trace --record FOLDER "the command above"
 
 Of thousands of events it keeps what one looks at first: when each rank computed, in which phase,
 and when its collectives were under way. Microseconds from the first of them.
@@ -10,16 +10,15 @@ and when its collectives were under way. Microseconds from the first of them.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
-from tests.docs.page import ROOT
+from pages.blocks import MEASURED, PageError
 
-MEASURED = ROOT / "docs/measured/step-trace.json"
+RECORD = MEASURED / "step-trace.json"
 SMALLEST_GAP = 60  # µs: computes closer than this are drawn as one
 Span = tuple[float, float, str]
 
@@ -80,21 +79,26 @@ def read_step(folder: Path) -> list[dict[str, list[Span]]]:
     ]
 
 
-def main() -> None:
-    """Write the file."""
-    folder, command = Path(sys.argv[1]), sys.argv[2]
+def record(folder: str, command: str) -> None:
+    """Condense the traces in a folder, which the command recorded."""
+    if not list(Path(folder).glob("rank-*.json")):
+        raise PageError(f"{folder} has no rank-0.json: record a step with traced.py first")
     keys = ("date", "processor", "cores", "system", "python", "torch", "commit", "load-before")
     facts = provenance(Settings(), [], ranks=None)
-    record = {
+    step = {
         "schema": 1,
         "what": "one step of train.py, the shortest of those recorded",
         "command": command,
         "provenance": {key: facts[key] for key in keys if key in facts},
-        "ranks": read_step(folder),
+        "ranks": read_step(Path(folder)),
     }
-    MEASURED.write_text(json.dumps(record, separators=(",", ":")) + "\n", "utf-8")
-    print(f"{MEASURED.relative_to(ROOT)}: {MEASURED.stat().st_size:,} bytes")
+    RECORD.write_text(_format(step), "utf-8")
 
 
-if __name__ == "__main__":
-    main()
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the record as it would be written again."""
+    yield RECORD, _format(json.loads(RECORD.read_text("utf-8")))
+
+
+def _format(step: dict[str, Any]) -> str:
+    return json.dumps(step, separators=(",", ":")) + "\n"

@@ -1,7 +1,7 @@
 """The house in numbers: files a folder, lines a room, what a learning path loads, and how deep.
 
-    python -m tests.docs.house             of this checkout, as a Markdown table
-    python -m tests.docs.house CLONE …     of others beside it: a column each
+    python -m pages.house             of this checkout, as a Markdown table
+    python -m pages.house CLONE …     of other clones too: a column each
 
 Lines are those of code: without blank lines, comments and docstrings. Frames are those of ours
 between `train.py`'s own and the process group's call, in a step of two ranks (TP = 2).
@@ -18,10 +18,10 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-from tests.docs.page import ROOT
-from tests.limits import LIMIT
+from pages.blocks import ROOT
+from pages.programs import LIMIT
 
-ROOMS = ("notelab", "sitelab", "shardlab", "costlab")
+ROOMS = ("notelab", "sitelab", "shardlab", "costlab", "pages")
 # What a learner opens, and what it was called before the rooms.
 LEARNED = {"shardlab.layers.linear": "shardlab.linear", "train": "train"}
 LOADED = """\
