@@ -101,7 +101,7 @@ def test_a_case_of_a_run_becomes_a_result_and_a_table_between_its_marks(tmp_path
 
 
 def test_measured_holds_a_result_of_each_case_and_what_bench_md_names() -> None:
-    files = {path.name for path in kernels_page.MEASURED.iterdir()}
+    files = {path.name for path in kernels_page.MEASURED.glob("*.json*")}
     published = [case.name for case in cases().values() if case.published]
     results = {f"{name}.{kind}" for name in published for kind in ("json", "samples.json.gz")}
     assert results <= files
@@ -121,4 +121,4 @@ def test_each_table_of_the_page_is_what_was_measured(language: str) -> None:
         kernels_page.refuse_disturbed(result, case)
         assert f"\n{kernels_page.render(result, case, language)}\n" in page, case.name
         names = {case.step(row, column).id for row in case.rows for column in case.columns}
-        assert {metric.id for metric in result.metrics().values() if metric.series} == names
+        assert names <= {metric.id for metric in result.metrics().values() if metric.series}
