@@ -23,7 +23,7 @@ from costlab.record.words import Words
 from costlab.run.progress import Plain
 from costlab.run.run import Run
 from costlab.sections.kernels import cases
-from costlab.sections.kernels.cases import Case, Column, Slow
+from costlab.sections.kernels.cases import Case, Column
 from shardlab.comm import World
 
 
@@ -37,7 +37,7 @@ CASE = Case(
     row=Words("hidden", "hidden"), rows=(1, 2),
     columns=(Column("a", "a", "a"), Column("b", "b", "b")),
     rounds={"seconds": 0, "least": 2, "most": 2, "warmup": 0},
-    slow=Slow((2,), {"least": 1, "most": 1}),
+    rounds_of={"2": {"least": 1, "most": 1}},
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_a_case_names_its_contestants_and_rows_alike(case: Case) -> None:
     for goal in case.goals:
         assert {goal.contestant, goal.over} <= set(contestants)
         assert set(goal.rows) <= set(case.rows)
-    assert set(case.slow.rows) <= set(case.rows)
+    assert set(case.rounds_of) <= set(map(str, case.rows))
     assert 1 <= case._rounds(case.rows[-1], quick=False).least <= 100
 
 

@@ -63,13 +63,6 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: tuple[Row, ...] = ()
 
 
-class Slow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows that have other rounds than the rest."""
-
-    rows: tuple[Row, ...] = ()
-    rounds: dict[str, int | float] = {}
-
-
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One case.
 
@@ -80,7 +73,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rows: the values; a quick run measures `quick`, or only the first.
         columns: the contestants; ratios are to the first.
         settings: further arguments of `build`.
-        rounds: fields of `Rounds` that differ from the defaults; `slow` has those of some rows.
+        rounds: fields of `Rounds` that differ from the defaults.
+        rounds_of: the same of some rows, by row.
         goals: what a full run is judged by.
         published: whether it is a table of the page.
     """
@@ -95,7 +89,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: int = 2
     settings: dict[str, Any] = {}
     rounds: dict[str, int | float] = {}
-    slow: Slow = Slow()
+    rounds_of: dict[str, dict[str, int | float]] = {}
     goals: tuple[Goal, ...] = ()
     published: bool = True
     name: str = ""
@@ -137,7 +131,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _rounds(self, row: Row, *, quick: bool) -> Rounds:
         from costlab.implementations.rounds import Rounds
 
-        changes = self.rounds | (self.slow.rounds if row in self.slow.rows else {})
+        changes = self.rounds | self.rounds_of.get(str(row), {})
         return Rounds(**(changes | (QUICK if quick else {})))  # type: ignore[arg-type]
 
     def metrics(self, row: Row, times: Mapping[str, Sequence[float]]) -> Iterator[Metric]:
