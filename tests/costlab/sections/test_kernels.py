@@ -131,7 +131,8 @@ def test_torchruns_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def publishing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Let a run of one case find that it is all measured; return what was published."""
     published: list[Any] = []
-    monkeypatch.setattr(cases, "cases", lambda: {"idle": CASE})
+    other = msgspec.structs.replace(CASE, name="other")
+    monkeypatch.setattr(cases, "cases", lambda: {"other": other, "idle": CASE})
     monkeypatch.setattr(provenance, "_output", lambda *_: "")
     monkeypatch.setattr(kernels_page, "publish", lambda result, case: published.append(case.name))
     monkeypatch.setattr(kernels_page, "render", lambda *_: "a table")
