@@ -16,6 +16,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 
+from notelab.errors import NotelabError
 from pages import catalog
 from pages.blocks import ROOT, PageError
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _record(parser, options.name, options.record)
         for path in catalog.write(options.name):
             print(f"{path.relative_to(ROOT)}: written")
-    except PageError as error:
+    except (PageError, NotelabError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

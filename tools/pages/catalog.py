@@ -17,6 +17,9 @@ MODULES = {
     "tree": "pages.tree",
     "bench-fit": "pages.bench_fit",
     "theory-06": "pages.runs.theory_06",
+    "promise": "pages.promise",
+    "check-picture": "pages.check_picture",
+    "since": "pages.since.page",
     "trace": "pages.trace",
     "gpu-run": "pages.gpu_run",
 }

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from notelab.page.citation import format_citation
-from tests.docs.page import ROOT
-from tests.docs.since import pages
-from tests.notelab.repin import judgements
+from pages.blocks import ROOT
+from pages.since.data import load_data, load_judged
 from tests.shardlab.compositions.pages import load_museum
 
 MUSEUM = "experiments/36-compositions/MUSEUM.md"
 ROOMS = load_museum()["room"]
-SINCE = {since.source: since for since in pages.load_data()}
+SINCE = {since.source: since for since in load_data()}
 CITATION = re.compile(r"`([\w./-]+\.(?:py|cpp):L\d+(?:-L\d+)?)`")
 MEGATRON = [room for room in ROOMS if {"fixed", "unfixed"} & set(room)]
 
@@ -35,7 +34,7 @@ def verdicts(room: dict[str, Any]) -> dict[str, str]:
     """Return how the room's own sentences were judged at the newer release."""
     return {
         judged.cited: judged.verdict
-        for judged in judgements.load()
+        for judged in load_judged()
         if MUSEUM in judged.pages and judged.cited in citations(room)
         if not judged.says or judged.says in room["cause"]["en"]
     }
@@ -53,7 +52,7 @@ def test_a_room_and_since_say_the_same_of_a_fault(room: dict[str, Any]) -> None:
     judged = verdicts(room)
     if "fixed" in room:
         assert release(room["fixed"]) <= release(newer)
-        assert judged, f"fixed in {room['fixed']}: judge its sentences in judged.toml"
+        assert judged, f"fixed in {room['fixed']}: judge its sentences in since-judged.toml"
         still = [cited for cited, verdict in judged.items() if verdict == "true"]
         assert not still, f"fixed in {room['fixed']}, and judged as still true"
         assert set(judged) <= set(changed_lines()), "since says that these lines are unchanged"
@@ -65,13 +64,13 @@ def test_a_room_and_since_say_the_same_of_a_fault(room: dict[str, Any]) -> None:
         if room.get("same_lines"):
             assert not edited, f"since says that {newer} changed these lines"
         else:
-            assert edited <= set(judged), "edited lines: judge the sentence in judged.toml"
+            assert edited <= set(judged), "edited lines: judge the sentence in since-judged.toml"
 
 
 def test_a_false_sentence_of_the_museum_belongs_to_a_fixed_room() -> None:
     page = (ROOT / MUSEUM).read_text("utf-8")
     fixed = {cited for room in ROOMS if "fixed" in room for cited in verdicts(room)}
-    for judged in judgements.load():
+    for judged in load_judged():
         if MUSEUM in judged.pages:
             assert judged.says in page, f"{judged.cited}: the museum no longer says this"
             assert judged.verdict == "true" or judged.cited in fixed

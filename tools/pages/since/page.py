@@ -1,75 +1,33 @@
-"""Renders the pages "Since the pin": sentences that the sources' newer releases made false.
+"""Since the pin: the sentences that newer releases of the sources made false.
 
-    python -m tests.docs.since.pages        writes both pages
-
-They are made from docs/measured/since.json, which has no source text in it, and from the judgements
-of tests/notelab/repin/judged.toml. `record` writes that file again when a source has moved.
+`--record SOURCE REF` carries a source to a release as `shardbook repin` does; `--record SOURCE`
+keeps its places and only quotes the pages' sentences again.
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from textwrap import indent
-from typing import Literal
-
-import msgspec
 
 from notelab.lab.pages import translation_path
-from notelab.repin.changes import Kind, Place
+from notelab.repin.changes import Place
 from notelab.repin.review_order import ReviewReason
-from tests.docs.page import ROOT
-from tests.docs.since.words import WORDS
-from tests.notelab.repin.judgements import Judged, load
+from pages.blocks import LANGUAGES, ROOT, in_language
+from pages.since.data import Judged, Quote, ReviewedCitation, Since, load_data, load_judged
 
-DATA = ROOT / "docs" / "measured" / "since.json"
-PAGES = {"en": "since.md", "es": "since.es.md"}
 CLAIMS = "experiments/35-allreduce-costs/CLAIMS.md"
+WORDS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("words.toml").read_text("utf-8")
+)
 VERDICTS = ("false", "partly", "unread", "true")  # the gravest first
-
-
-class Quote(msgspec.Struct, frozen=True):
-    """A sentence of a page, in each language."""
-
-    page: str
-    text: dict[str, str]
-    anchor: str = ""
-
-
-class ReviewedCitation(msgspec.Struct, frozen=True):
-    """A citation to review, in the order of the list."""
-
-    old: Place
-    kind: Kind
-    why: ReviewReason
-    names: list[str]
-    share: float
-    quotes: list[Quote] = msgspec.field(name="said")  # the stored name
-    new: Place | None = None
-
-
-class Since(msgspec.Struct, frozen=True):
-    """A source since its pin; `changed` holds the names that vanished or appeared."""
-
-    source: str
-    title: str
-    url: str
-    commits: tuple[str, str]
-    releases: tuple[str, str]
-    kinds: dict[Kind, int]
-    changed: dict[str, Literal["vanished", "appeared"]]
-    reread: list[ReviewedCitation]
-
-
-def load_data() -> list[Since]:
-    """Return the sources as they were last carried."""
-    return msgspec.json.decode(DATA.read_bytes(), type=list[Since])
 
 
 def render_page(language: str) -> str:
     """Return the page in a language."""
     words = WORDS[language]
-    judged = load()
+    judged = load_judged()
     parts = [words["top"]]
     for since in load_data():
         of_source = [judgement for judgement in judged if judgement.source == since.source]
@@ -177,7 +135,7 @@ def _render_false_sentences(since: Since, judged: list[Judged], language: str) -
         for quote, reasons in rows.values():
             link = f"[{_read_title(quote, language)}]({_make_link(quote, language)})"
             # A claims page says something of a claim; its words are not the page's own.
-            link += f" {words['on']}" if quote.anchor else ":"
+            link += f": {words['on']}" if quote.anchor else ":"
             quoted = words["quoted"].format(text=quote.text[language])
             yield f"- **{words[wanted]}** · {link} {quoted} {words['now']}: {'; '.join(reasons)}."
 
@@ -239,11 +197,17 @@ def _read_title(quote: Quote, language: str) -> str:
     return heading[1] if heading else quote.page
 
 
-def main() -> None:
-    """Write both pages."""
-    for language, name in PAGES.items():
-        (ROOT / "docs" / "reference" / name).write_text(render_page(language), "utf-8")
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the page in each language."""
+    for language in LANGUAGES:
+        yield in_language("docs/reference/since", language), render_page(language)
 
 
-if __name__ == "__main__":
-    main()
+def record(source: str, ref: str = "") -> None:
+    """Carry a source to a release, or only quote its sentences again; replace its record."""
+    from pages.since.record import carry, requote_source
+
+    if ref:
+        carry(source, ref)
+    else:
+        requote_source(source)

@@ -1,59 +1,84 @@
-"""Where a run of lab 01 begins and ends, and after which steps it leaves a checkpoint."""
-
-from __future__ import annotations
+"""A run's checkpoints: which to go on from, when to write one, and where none can be written."""
 
 import os
 import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
 import torch
+from settings import Refused, Settings
+from torch import nn
+from torch.optim import Optimizer
 
-if TYPE_CHECKING:
-    from settings import Settings
-    from train import Trainer
-
-    from shardlab.comm import World
+from shardlab.comm import World
+from shardlab.grid.grid import Grid
 
 
-def check(settings: Settings) -> None:
-    """Refuse checkpoints that lack a folder, or have two to begin with.
+def folder_to_load(settings: Settings, world: World) -> str | None:
+    """Return the folder of the checkpoint to go on from; None for a run that begins.
 
-    Raises:
-        ValueError: says what to choose.
+    Under --resume rank 0 looks for it, for all: a shared disk may show other ranks an older state.
     """
-    if settings.save_every < 0:
-        raise ValueError(f"save_every is {settings.save_every}; choose 0 (at the end) or more")
-    if (settings.resume or settings.save_every) and not settings.save:
-        raise ValueError("--resume and --save-every go with --save: name the checkpoint's folder")
-    if settings.resume and settings.load:
-        raise ValueError("--resume goes on from --save, --load from elsewhere: choose one of them")
-
-
-def bounds(trainer: Trainer) -> tuple[int, int]:
-    """Load what there is to go on from; return the first step to train, and the one not to."""
-    settings = trainer.settings
-    resumed_folder = settings.save if settings.resume and checkpoint_exists(trainer) else None
-    if folder := settings.load or resumed_folder:
-        trainer.load(folder)
-    begin = trainer.first_step
-    return begin, max(begin, settings.steps) if settings.resume else begin + settings.steps
-
-
-def checkpoint_exists(trainer: Trainer) -> bool:
-    """Whether an earlier start of this run has left a checkpoint.
-
-    Rank 0 looks, for all: a shared disk may show other ranks an older state.
-    """
+    if not settings.resume:
+        return settings.load
     from shardlab.training.checkpoint.shards import INDEX
 
-    present = torch.tensor(
-        [(Path(trainer.settings.save or "") / INDEX).is_file()], dtype=torch.int32
-    )
-    return bool(trainer.world.whole.broadcast(present.to(trainer.world.device)).item())
+    present = torch.tensor([(Path(settings.save or "") / INDEX).is_file()], dtype=torch.int32)
+    return settings.save if world.whole.broadcast(present.to(world.device)).item() else None
 
 
-def origin(settings: Settings, first_step: int) -> str:
+def load(
+    folder: str, modules: Sequence[nn.Module], optimizer: Optimizer, grid: Grid
+) -> Mapping[str, Any]:
+    """Load a checkpoint of any grid; return the record that it was saved with.
+
+    Raises:
+        Refused: it doesn't fit the model, or is damaged.
+    """
+    with _refusals() as checkpoint:
+        record: Mapping[str, Any] = checkpoint.load(
+            folder, model=modules, optimizer=optimizer, grid=grid
+        )
+    return record
+
+
+def save(
+    folder: str, modules: Sequence[nn.Module], optimizer: Optimizer, grid: Grid,
+    record: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Write a checkpoint; every rank calls this.
+
+    Raises:
+        Refused: it can't be written.
+    """
+    with _refusals() as checkpoint:
+        checkpoint.save(folder, model=modules, optimizer=optimizer, grid=grid, record=record)
+
+
+@contextmanager
+def _refusals() -> Iterator[ModuleType]:
+    """Yield shardlab's checkpoints, imported when first used; their errors end the run in a line.
+
+    Raises:
+        Refused: in place of a CheckpointError.
+    """
+    from shardlab.training import checkpoint
+
+    try:
+        yield checkpoint
+    except checkpoint.CheckpointError as error:
+        raise Refused(str(error)) from error
+
+
+def is_due(settings: Settings, done: int, end: int) -> bool:
+    """Whether a checkpoint is to be written after `done` steps of a run to `end`."""
+    return done == end or (settings.save_every > 0 and done % settings.save_every == 0)
+
+
+def describe_origin(settings: Settings, first_step: int) -> str:
     """Return the line that says which checkpoint a run goes on from, or that it begins."""
     if settings.load:
         return f"load: goes on from the checkpoint in {settings.load}, after its step {first_step}"
@@ -66,15 +91,12 @@ def origin(settings: Settings, first_step: int) -> str:
     )
 
 
-def demand_places(trainer: Trainer) -> None:
+def demand_places(settings: Settings, world: World) -> None:
     """Refuse, before the first step, places that can't be written to or that ranks don't share.
 
     Raises:
         Refused: on every rank alike.
     """
-    from fit import Refused
-
-    settings, world = trainer.settings, trainer.world
     if not (settings.save or settings.losses):
         return
     folders = [Path(settings.save)] if settings.save else []
@@ -94,8 +116,6 @@ def demand_places(trainer: Trainer) -> None:
 
 def _ranks_elsewhere(folder: Path, world: World) -> list[int]:
     """Return the ranks that don't find a file which rank 0 writes to `folder` for a moment."""
-    from fit import Refused
-
     from shardlab.comm.collective_errors import raise_on_all_ranks
 
     token = torch.tensor([secrets.randbits(62)], device=world.device)
@@ -123,10 +143,3 @@ def _writable(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK)
-
-
-def due(settings: Settings, done: int, end: int) -> bool:
-    """Whether a checkpoint is to be written after `done` steps of a run to `end`."""
-    if not settings.save:
-        return False
-    return done == end or (settings.save_every > 0 and done % settings.save_every == 0)

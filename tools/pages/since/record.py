@@ -1,14 +1,10 @@
 """Records a carried source in docs/measured/since.json: places, classes, our own sentences.
 
-    python -m tests.docs.since.record SOURCE REF
-    python -m tests.docs.since.record SOURCE
-
-With REF it carries as `shardbook repin` does: Megatron needs a clone (SHARDBOOK_MIRROR_MEGATRON),
-PyTorch its two wheels. Without REF it keeps what was recorded of the citations, and only quotes the
-pages' sentences again; citations that the pages got since then are missing from the record.
+Megatron is carried with a clone (SHARDBOOK_MIRROR_MEGATRON), PyTorch with its two wheels. Without a
+release the record keeps what it says of the citations, and only quotes the pages' sentences again;
+citations that the pages got since then are missing from it.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -21,8 +17,8 @@ from notelab.repin.changes import Kind, RepinResult
 from notelab.repin.migrate import classify_citations, open_migration
 from notelab.repin.review_order import ReviewItem, ReviewReason, build_review
 from notelab.repin.sentences import Sentence, find_sentences
-from tests.docs.page import ROOT
-from tests.docs.since.pages import DATA, Quote, ReviewedCitation, Since, load_data
+from pages.blocks import ROOT, PageError
+from pages.since.data import DATA, Quote, ReviewedCitation, Since, load_data
 
 TITLES = {"megatron": "Megatron-LM", "pytorch": "PyTorch"}
 KINDS: tuple[Kind, ...] = ("same", "moved", "reformatted", "edited", "gone")
@@ -118,30 +114,35 @@ def requote(record: Since, books: list[Workbook]) -> Since:
     return msgspec.structs.replace(record, reread=items)
 
 
-def main(name: str, ref: str = "") -> None:
-    """Carry a source, or only quote its sentences again, and replace its record."""
-    bench = open_session((), refresh=True)
+def requote_source(name: str) -> None:
+    """Quote the pages' sentences about a source again."""
+    _demand_source(name)
+    books = open_labs(dict.fromkeys(labs_below(ROOT)), open_session((), refresh=True))
+    _write([requote(r, books) if r.source == name else r for r in load_data()])
+
+
+def carry(name: str, ref: str) -> None:
+    """Carry the citations of a source to a release, and replace its record."""
+    _demand_source(name)
+    session = open_session((), refresh=True)
     folder = find_lab(name, None, ROOT)
-    if not ref:
-        books = open_labs(dict.fromkeys(labs_below(ROOT)), bench)
-        _write([requote(r, books) if r.source == name else r for r in load_data()])
-        return
-    migration = open_migration(folder, name, ref, bench)
+    migration = open_migration(folder, name, ref, session)
     repin = classify_citations(migration)
-    reread, why = build_review(migration, repin, bench)
+    reread, why = build_review(migration, repin, session)
     if why:
-        sys.exit(f"error: {why}")
-    table = bench.lab(folder).sources[name]
-    releases = table.release, ref
+        raise PageError(why)
+    source = session.lab(folder).sources[name]
     recorded = make_record(
-        repin, reread, migration.books, title=TITLES[name], url=table.url, releases=releases
-    )
+        repin, reread, migration.books,
+        title=TITLES[name], url=source.url, releases=(source.release, ref),
+    )  # fmt: skip
     _write([recorded if record.source == name else record for record in load_data()])
+
+
+def _demand_source(name: str) -> None:
+    if name not in TITLES:
+        raise PageError(f"no source {name!r}: choose {' or '.join(TITLES)}")
 
 
 def _write(records: list[Since]) -> None:
     DATA.write_bytes(msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

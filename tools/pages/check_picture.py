@@ -1,8 +1,4 @@
-"""The picture of a terminal: what `shardbook check` really prints, and when a citation has slipped.
-
-`python -m tests.notelab.commands.picture` plants the fault in a copy of lab 03 and draws the
-terminal.
-"""
+"""The README's picture: what `shardbook check` prints of lab 03, and of a citation that slipped."""
 
 import html
 import os
@@ -10,18 +6,20 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from tests.notelab import faults
-from tests.notelab.real import real_bench
+from notelab.book.opening import open_session
+from pages.blocks import ROOT, PageError
+from pages.faults.book import LAB, copy_of_the_lab
 
-NOTE = (faults.LAB / "fsdp-prefetch.md").as_posix()
+NOTE = (LAB / "fsdp-prefetch.md").as_posix()
 WIDTH = 51  # columns: shrunk into a telephone's page, its letters are still read
-PICTURE = faults.ROOT / "docs/assets/check.svg"
+PICTURE = ROOT / "docs/assets/check.svg"
 THEME = TerminalTheme(
     (16, 20, 30),
     (214, 220, 232),
@@ -45,7 +43,7 @@ def printed() -> tuple[str, str]:
     out: what they say (how many files are at hand) is another on each machine.
     """
     with tempfile.TemporaryDirectory() as folder:
-        book = faults.copy_of_the_lab(Path(folder) / "book", real_bench())
+        book = copy_of_the_lab(Path(folder) / "book", open_session(()))
         note = book.root / NOTE
         lab = note.with_name("lab.toml")
         lab_file = lab.read_text("utf-8").replace('languages = ["en", "es"]', 'languages = ["en"]')
@@ -55,7 +53,8 @@ def printed() -> tuple[str, str]:
         good = _checked(note, 0)
         text = note.read_text("utf-8")
         slipped = text.replace("_flat_param.py:L1103-L1113`", "_flat_param.py:L1106-L1116`")
-        assert slipped != text
+        if slipped == text:
+            raise PageError(f"{NOTE} no longer cites the lines that slip in the picture")
         note.write_text(slipped, "utf-8")
         bad = _checked(note, 1)
     finding, *_, last = bad.split("\n\n")
@@ -71,7 +70,10 @@ def _checked(note: Path, code: int) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == code, done.stdout + done.stderr
+    if done.returncode != code:
+        raise PageError(
+            f"shardbook check ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     return done.stdout.strip()
 
 
@@ -88,11 +90,11 @@ def drawn(printed: tuple[str, str]) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-def words(svg: str) -> str:
+def normalize(svg: str) -> str:
     """Return what a terminal drawn as SVG says."""
     return " ".join(html.unescape(" ".join(re.findall(r"<text [^>]*>([^<]*)", svg))).split())
 
 
-if __name__ == "__main__":
-    PICTURE.write_text(drawn(printed()), "utf-8")
-    print(words(PICTURE.read_text("utf-8")))
+def render() -> Iterator[tuple[Path, str]]:
+    """Yield the picture."""
+    yield PICTURE, drawn(printed())
