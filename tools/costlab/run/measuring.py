@@ -78,7 +78,9 @@ def _measure(run: Run, names: list[str], *, whole: bool) -> None:
     try:
         run.measure(names, whole=whole)
     except KeyboardInterrupt as fault:
-        where = f"; what was measured is in {run.result_file}" if run.result_file else ""
+        where = (
+            f"; what was measured is in {run.result_file} (see --resume)" if run.result_file else ""
+        )
         raise RunInterruptedError(f"{str(fault) or 'interrupted'}{where}") from None
 
 
