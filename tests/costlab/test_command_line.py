@@ -15,6 +15,7 @@ from costlab import cli
 from costlab.record import options
 from costlab.record.result import Result, save
 from costlab.run.run import Run
+from costlab.sections import plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,7 +78,7 @@ def test_without_a_command_the_whole_lab_is_measured(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cli, "_measure", measure)
     for words in ([], ["--profile", "full"], ["all"], ["tp"], ["collectives"]):
         assert CliRunner().invoke(cli.bench, words).exit_code == 0
-    whole = list(cli.WHOLE)
+    whole = list(plan.MODULES)
     assert calls == [
         (whole, True, "quick"),
         (whole, True, "full"),

@@ -123,7 +123,7 @@ def test_a_request_to_end_waits_until_what_was_measured_is_written(
     done = run_bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
     assert done.returncode == 130, done.stderr
     (line,) = error_lines(done)
-    assert "what was measured is in" in line
+    assert f"what was measured is in {tmp_path / 'one.json'} (see --resume)" in line
     assert "Traceback" not in done.stderr
     section = load(tmp_path / "one.json").sections["counts"]
     assert section.metrics[0].id == "count.before"

@@ -35,7 +35,7 @@ _KIB, _ANY = 1 << 10, float("inf")
 # larger tensors gloo's collective is used. "single" is one exchange of n copies or rows, including
 # this rank's; "by-peer" is one exchange with each peer, which needs no copies.
 # Measured on two cores over loopback by interleaved repeats; to measure it again:
-# `pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_collectives.py`. A number of ranks
+# `tools/bench kernels all-gather reduce-scatter` (two ranks). A number of ranks
 # that was not measured uses the next larger measured one; more than the largest use gloo's.
 CHOICES: dict[str, dict[int, Sequence[tuple[float, str]]]] = {
     "all_reduce": {

@@ -1,6 +1,6 @@
 """Corpora, samples and blends beside megatron-core's, in one process, round by round.
 
-`pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_data.py [--quick]`
+`pytest -m benchmark -s tests/shardlab/data/test_benchmark_data.py [--quick]`
 
 What is measured is a process's CPU time, so that other load counts little; a ratio is Megatron's
 time over ours within a round (above 1: ours is faster). The table stands on the corpora's page.
@@ -9,6 +9,7 @@ time over ours within a round (above 1: ours is faster). The table stands on the
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import statistics
 import time
@@ -20,6 +21,8 @@ import numpy as np
 import pytest
 import torch
 
+from costlab.publish.kernels_page import MEASURED, fill
+from costlab.record.options import ROOT
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
 from shardlab.data.blend import greedy_order, normalize_weights
@@ -27,7 +30,6 @@ from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus
 from shardlab.data.samples import Recipe, Samples, build_indices
 from shardlab.data.writer import Writer
-from tests.shardlab.benchmark import table
 from tests.shardlab.data.megatron_data import (
     GPTDataset,
     IndexedDataset,
@@ -45,8 +47,8 @@ SIZES = (10**6, 10**7, 10**8)
 Act = Callable[[], object]
 
 PAGES = {
-    "en": table.ROOT / "docs/reference/data.md",
-    "es": table.ROOT / "docs/reference/data.es.md",
+    "en": ROOT / "docs/reference/data.md",
+    "es": ROOT / "docs/reference/data.es.md",
 }
 TOKENS = {"en": "tokens of the corpus", "es": "tokens del corpus"}
 ACTS = {
@@ -165,9 +167,10 @@ def test_corpora_and_samples_beside_megatrons(tmp_path: Path, quick: bool) -> No
     print(f"\n{render(result, 'en')}")
     if quick:
         return
-    table.keep(result)
+    text = json.dumps(result, separators=(",", ":")) + "\n"
+    (MEASURED / "corpora.json").write_text(text, "utf-8")
     for language, page in PAGES.items():
-        table.fill(page, "corpora", render(result, language))
+        fill(page, "corpora", render(result, language))
     # A tenth is what such a ratio moves by from run to run.
     missed = [
         f"{act} {ratio:.2f} of {case['tokens']:,} tokens, not {GOALS[act]:.2f}"

@@ -1,40 +1,20 @@
 """Our GPT beside the same with megatron-core's linears: what differs is the linears alone."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from torch import Tensor, nn
 
 from costlab.implementations import megatron as mcore
-from costlab.implementations import tp, tutor
 from costlab.implementations.megatron.gpt import load
-from costlab.implementations.rounds import Step
-from shardlab.comm import World
 from shardlab.gpt.model import GPT
 from shardlab.layers import linear
-from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import whole_parameters
 
-BASE, OURS = "megatron-core's linears", "ours over gloo"
 REPLACEMENTS: Mapping[type[nn.Module], Callable[..., nn.Module]] = {
     linear.ColumnParallelLinear: partial(mcore.ColumnParallelLinear, gather_output=False),
     linear.RowParallelLinear: partial(mcore.RowParallelLinear, input_is_parallel=True),
 }
-
-
-@contextmanager
-def build(world: World, *, hidden: int) -> Iterator[Mapping[str, Step]]:
-    """Both at one size, on every rank."""
-    task = tp.Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
-    axis, config = world.axis("tensor", range(world.size)), task.config
-    with ExitStack() as stack:
-        with world.device:  # while it is set up; a step under it would be slower
-            stack.enter_context(mcore.megatron(tensor=world.size))
-            settings = mcore.config(hidden=hidden, heads=config.heads, dtype=config.dtype)
-            model = fuse(GPT(config, tensor=axis, device=task.device))
-            megatron_step = tp.training(with_megatrons_linears(model, settings), task)
-        yield {BASE: megatron_step, OURS: tp.ours(task, axis)}
 
 
 class Linear(nn.Module):
