@@ -53,8 +53,16 @@ def main() -> None:
 
 
 def _fail(line: str, status: int) -> NoReturn:
-    click.echo(f"error: {line}", err=True)
+    _say_error(line)
     sys.exit(_leave(status))
+
+
+def _say_error(line: str) -> None:
+    click.echo(f"error: {line}", err=True)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun ends its summary with the reason
+        from shardlab.comm.launcher import report_reason
+
+        report_reason(line)
 
 
 def _one_line(fault: Exception) -> str:
@@ -144,7 +152,7 @@ def _measure(names: list[str], *, whole: bool, output_format: str, **settings: A
             f"{'partial: ' if run.faults else ''}{options.relative(run.result_file)}", err=True
         )
         for fault in run.faults:
-            click.echo(f"error: {fault}", err=True)
+            _say_error(str(fault))
         return _leave(BROKE_OFF if run.faults else 0)
 
 
@@ -176,6 +184,10 @@ def claims(file: Path | None, output_format: str) -> int:
     differing = judging.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun waits to hear why
+        from shardlab.comm.launcher import report_reason
+
+        report_reason(line)
     return BROKE_OFF if differing else 0
 
 
