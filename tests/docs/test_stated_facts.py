@@ -3,12 +3,10 @@
 import re
 import subprocess
 import sys
-import unicodedata
-from pathlib import Path
 
 import pytest
 
-from tests.docs.page import ROOT, list_pages, spanish_page
+from tests.docs.page import ROOT
 
 NUMBER = re.compile(r"\d+")
 
@@ -26,25 +24,6 @@ def test_the_readme_shows_how_make_check_ends() -> None:
     assert fixed.findall(shown[1]) == fixed.findall(last), f"write into the README: {last}"
     if "lock only" in last:  # no git host has been reached, as on the README's machine
         assert NUMBER.sub("n", shown[1]) == NUMBER.sub("n", last)
-
-
-CODE = re.compile(r"```.*?```|`[^`\n]*`|\$\$.*?\$\$", re.S)
-THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)")
-BY_ROWS = (
-    "RESULTS.es.md",
-    "CLAIMS.es.md",
-)  # a row's value is one to the letter in both languages
-
-
-def test_spanish_pages_have_no_comma_between_thousands() -> None:
-    pages = [page for page in list_pages() if page.name.endswith(".es.md")]
-    texts = {
-        page: CODE.sub("", page.read_text("utf-8")) for page in pages if page.name not in BY_ROWS
-    }
-    thousands = {
-        name: numbers for name, text in texts.items() if (numbers := THOUSANDS.findall(text))
-    }
-    assert len(texts) > 100 and thousands == {}
 
 
 COUNTED = re.compile(r"^    (\S+\.md) +(\d+) +(\d+) +(\d+)", re.M)  # words, choices, cited
@@ -90,61 +69,22 @@ def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(
     assert "`make bench-env`" in done.stderr and "activate" in done.stderr
 
 
-GENERATED = re.compile(r"^<!-- (?:/[\w.: -]+|generated from .* sha256:\w{64}) -->$", re.M)
-MADE = [page for page in list_pages() if GENERATED.search(page.read_text("utf-8"))]
+API = ROOT / "docs" / "reference" / "api"
+ROW = re.compile(r"^\| \[[^]]*\]\((\w+(?:\.es)?\.md)\) \| `(\w+)` \| (.*) \|$", re.M)
 
 
-@pytest.mark.parametrize("page", MADE, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_that_a_command_writes_says_at_its_top_which(page: Path) -> None:
-    top, _, _ = page.read_text("utf-8").partition("\n# ")
-    writer = re.search(r"^<!-- (?:written by|escrito por) `(?:python -m ([\w.]+)|.*)`", top, re.M)
-    assert writer
-    assert not writer[1] or (ROOT / f"{writer[1].replace('.', '/')}.py").is_file()
-
-
-SPEED = re.compile(r"\]\(\S*\b(kernels-speed(?:\.es)?\.md)#([\w-]+)\)")
-FACTOR = re.compile(r"(?<![\d.,])\d\.\d\d(?![\d.])")
-
-
-def read_section(heading: str, page: Path) -> str:
-    """Return the text of the section that has this anchor."""
-    _, *sections = re.split(r"^##+ ", page.read_text("utf-8"), flags=re.M)
-    for section in sections:
-        title, _, body = section.partition("\n")
-        plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
-        if plain.lower().replace(" ", "-") == heading:
-            return body
-    raise AssertionError(f"{page.name} has no #{heading}")
-
-
-def test_a_factor_beside_a_link_to_the_speed_stands_there_in_a_table() -> None:
-    # These tables are measured anew now and then, and no rule holds a sentence to them.
-    wrong, count = [], 0
-    for page in list_pages():
-        for paragraph in page.read_text("utf-8").split("\n\n"):
-            for name, heading in SPEED.findall(paragraph):
-                measured = read_section(heading, ROOT / "docs/reference" / name)
-                factors = FACTOR.findall(paragraph)
-                wrong += [
-                    (page.name, factor) for factor in factors if f"(**{factor}**," not in measured
-                ]
-                count += len(factors)
-    assert wrong == [] and count >= 6  # of zero bubble, three in each language
-
-
-def find_numbers(text: str) -> set[str]:
-    """Return the numbers that contain a point or a comma."""
-    return set(re.findall(r"\d+(?:[.,]\d+)+", text))
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in list_pages() if spanish_page(page).exists()],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
-def test_points_and_commas_in_numbers_are_the_english_page_s(page: Path) -> None:
-    # With 131.072 for tokens and 1.25 for a ratio on one page, nobody can tell which is which.
-    text = page.read_text("utf-8")
-    without_thousands = re.sub(r"(?<=\d),(?=\d{3})", "", text)
-    english_numbers = find_numbers(text) | find_numbers(without_thousands)
-    assert sorted(find_numbers(spanish_page(page).read_text("utf-8")) - english_numbers) == []
+@pytest.mark.parametrize("language", ["", ".es"])
+def test_the_apis_index_lists_the_files_of_each_folders_page(language: str) -> None:
+    rows = ROW.findall((API / f"index{language}.md").read_text("utf-8"))
+    assert {page for page, _, _ in rows} == {
+        path.name
+        for path in API.glob("*.md")
+        if path.name.endswith(".es.md") == bool(language) and not path.name.startswith("index")
+    }
+    for page, folder, files in rows:
+        text = (API / page).read_text("utf-8")
+        modules = re.findall(rf"^    ::: shardlab\.{folder}\.(\S+)$", text, re.M)
+        assert re.findall(r"`([\w.]+)`", files) == modules, page
+        for module in modules:
+            path = ROOT / "tools/shardlab" / folder / f"{module.replace('.', '/')}.py"
+            assert path.is_file(), module
