@@ -1,11 +1,14 @@
 """The command line: accepted values, refusals and exit codes, without measuring anything."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import click
 import pytest
@@ -19,11 +22,19 @@ from costlab.run.run import Run
 ROOT = Path(__file__).parents[2]
 
 
-def run_command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "costlab", *words],
-        capture_output=True, text=True, check=False, env=os.environ | environment,
-    )  # fmt: skip
+def run_command(*words: str) -> SimpleNamespace:
+    """Run the command line in this process, which has imported what it imports."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["bench", *words]),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    return SimpleNamespace(
+        returncode=end.value.code, stdout=output.getvalue(), stderr=errors.getvalue()
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +116,10 @@ def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_misuse() -> None:
-    done = run_command("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    done = subprocess.run(
+        [sys.executable, "-m", "costlab", "collectives", "--device", "cuda"],
+        capture_output=True, text=True, check=False, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--device cuda" in done.stderr
 
