@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from costlab import cli
 from costlab.record import options
 from costlab.record.result import Result, save
 from costlab.run.run import Run
+from tests.running import run_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +73,7 @@ def test_help_imports_no_torch() -> None:
         "try: main()\n"
         "finally: print('torch' in sys.modules, 'rich' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     assert "collectives" in done.stdout
     assert done.stdout.endswith("False False\n")
 
@@ -116,10 +116,10 @@ def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_misuse() -> None:
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-m", "costlab", "collectives", "--device", "cuda"],
-        capture_output=True, text=True, check=False, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--device cuda" in done.stderr
 
@@ -160,10 +160,10 @@ def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(
     tmp_path: Path,
 ) -> None:
     """As under torchrun of another environment: that interpreter is used, or refused in a line."""
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-S", "-E", str(ROOT / "tools" / "bench"), "--help"],
-        capture_output=True, text=True, check=False, env={"RANK": "0", "PATH": os.environ["PATH"]},
-    )  # fmt: skip
+        env={"RANK": "0", "PATH": os.environ["PATH"]},
+    )
     assert done.returncode == 1
     assert "make bench-env" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -17,6 +17,7 @@ from tests.docs.page import ROOT
 from tests.notelab.faults import OUTSIDE_THE_WHEELS
 from tests.notelab.real import real_bench
 from tests.notelab.scratch import git
+from tests.running import run_program
 
 HERE = Path(__file__).parent
 
@@ -25,10 +26,8 @@ HERE = Path(__file__).parent
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository with one commit, which holds the files of this working tree."""
     folder = tmp_path_factory.mktemp("docs") / "repository"
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")  # fmt: skip
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = run_program(listing, cwd=ROOT, check=True).stdout.split("\0")
     for name in files:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

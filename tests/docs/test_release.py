@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from packaging.version import Version
 from notelab import __version__
 from tests.docs.page import ROOT
 from tests.notelab.scratch import Scratch
+from tests.running import run_program
 
 WORKFLOW = ROOT / ".github/workflows/shardbook-check.yml"
 COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
@@ -40,9 +40,7 @@ def read_sections() -> list[Section]:
 
 def read_committed(commit: str, path: str) -> str | None:
     """Return a file of a commit, or None if this clone's history doesn't reach the commit."""
-    shown = subprocess.run(
-        ["git", "show", f"{commit}:{path}"], cwd=ROOT, check=False, capture_output=True, text=True
-    )
+    shown = run_program(["git", "show", f"{commit}:{path}"], cwd=ROOT)
     return shown.stdout if shown.returncode == 0 else None
 
 
@@ -65,10 +63,7 @@ def test_every_earlier_version_names_its_commit_which_has_that_version() -> None
         assert section.commit, section
         module = read_committed(section.commit, "tools/notelab/__init__.py")
         if module is None:
-            shallow = subprocess.run(
-                ["git", "rev-parse", "--is-shallow-repository"],
-                cwd=ROOT, check=False, capture_output=True, text=True,
-            )  # fmt: skip
+            shallow = run_program(["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT)
             assert shallow.stdout != "false\n", f"{section} is no commit of this repository"
             continue
         assert f'__version__ = "{section.heading}"\n' in module, section

@@ -1,22 +1,19 @@
 """Statements of pages and labs about themselves are true."""
 
 import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.docs.page import ROOT
+from tests.running import run_program
 
 NUMBER = re.compile(r"\d+")
 
 
 def test_the_readme_shows_how_make_check_ends() -> None:
     shown = re.search(r"```text\n(\d+ pages, .*)\n```", (ROOT / "README.md").read_text("utf-8"))
-    done = subprocess.run(
-        [sys.executable, "-m", "notelab", "check", "--offline"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_program([sys.executable, "-m", "notelab", "check", "--offline"], cwd=ROOT)
     assert shown and done.returncode == 0, done.stdout
     # How much is proved depends on which hosts answer; what there is to prove doesn't.
     fixed = re.compile(r"\d+ (?:pages|citations|diagrams|findings)")
@@ -34,10 +31,7 @@ def test_the_commands_page_shows_what_check_counts(page: str) -> None:
     lab = "experiments/35-ffn-by-hand"
     text = (ROOT / "docs/reference" / page).read_text("utf-8")
     shown = text.partition(f"shardbook check {lab}\n")[2].partition("\n```\n\n*")[0]
-    done = subprocess.run(
-        [sys.executable, "-m", "notelab", "check", "--offline", lab],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_program([sys.executable, "-m", "notelab", "check", "--offline", lab], cwd=ROOT)
     assert COUNTED.findall(shown) == COUNTED.findall(done.stdout) != [], done.stderr
 
 
@@ -59,10 +53,7 @@ def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(
     hidden = (
         f"import runpy, sys; sys.modules[{module!r}] = None; sys.path[0] = {str(path.parent)!r}"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", f"{hidden}; runpy.run_path({str(path)!r})"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_program([sys.executable, "-c", f"{hidden}; runpy.run_path({str(path)!r})"])
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith(f"{path.name}: error: this Python has no {module}")

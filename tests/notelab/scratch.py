@@ -18,7 +18,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.limits import LIMIT
+from tests.running import run_program
 
 
 def check_lab(folder: Path, bench: CheckSession, only: set[Path] | None = None) -> Report:
@@ -121,14 +121,7 @@ def git(folder: Path, *arguments: str) -> str:
     # A git hook that runs the tests passes its own repository to them; ours is another one.
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"):
         environment.pop(name, None)
-    done = subprocess.run(
-        ["git", *identity, *arguments],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_program(["git", *identity, *arguments], cwd=folder, env=environment, check=True)
     return done.stdout.strip()
 
 
@@ -240,13 +233,6 @@ class Scratch:
         environment.pop("SHARDBOOK_MIRROR_UP", None)
         if mirror:
             environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)
-        return subprocess.run(
-            [sys.executable, "-m", "notelab", *arguments],
-            cwd=self.book,
-            env=environment,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=LIMIT,
-            check=False,
+        return run_program(
+            [sys.executable, "-m", "notelab", *arguments], cwd=self.book, env=environment
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +14,7 @@ import axe_playwright_python
 import pytest
 from filelock import FileLock
 
+from tests.running import run_program
 from tests.site.chromium import HOW, find_browser, launch_browser
 from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings
 from tests.site.serving import serving
@@ -31,12 +31,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(root / "site.lock"):
         if folder.exists():
             return folder
-        built = subprocess.run(
+        built = run_program(
             [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(half)],
             cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert built.returncode == 0, built.stderr
         half.rename(folder)

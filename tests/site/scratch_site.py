@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
+from tests.running import run_program
 
 REPOSITORY = Path(__file__).parents[2]
 NAV = """
@@ -64,14 +64,10 @@ def build_environment(scratch: Scratch) -> dict[str, str]:
 
 def build(scratch: Scratch, *options: str) -> subprocess.CompletedProcess[str]:
     """Build the scratch site into site/ of its repository."""
-    return subprocess.run(
+    return run_program(
         [sys.executable, "-m", "mkdocs", "build", *options],
         cwd=scratch.book,
         env=build_environment(scratch),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
     )
 
 

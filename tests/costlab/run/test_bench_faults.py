@@ -15,6 +15,7 @@ import pytest
 
 from costlab.record.result import Result, Section, load, save
 from tests.costlab.run.bench_server import PATH, ROOT, BenchServer, serve_bench
+from tests.running import run_program
 
 # The command line as it is, with `counts` replaced by a section that breaks, and BENCH its process.
 BENCH = """
@@ -204,11 +205,11 @@ def run_afresh(
 ) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(BENCH)
-    return subprocess.run(
+    return run_program(
         [sys.executable, *launcher, str(script), *words, "--out", str(folder / "one.json")],
-        capture_output=True, text=True, check=False, cwd=ROOT,
+        cwd=ROOT,
         env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": PATH} | environment,
-    )  # fmt: skip
+    )
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")

@@ -1,14 +1,13 @@
 """C, C++, CUDA and Rust files have symbols and statements; a plain text has lines and names."""
 
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 from notelab.cited import fitting, outline
-from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch, git
+from tests.running import run_program
 
 CUDA = textwrap.dedent(
     """\
@@ -213,13 +212,8 @@ def test_python_alone_loads_no_grammar() -> None:
         "import sys; from notelab.cited import outline; outline.of_file('a.py', b'x = 1\\n');"
         "outline.of_file('a.md', b'x\\n'); print([m for m in sys.modules if 'tree_sitter' in m])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LIMIT,
+    done = run_program(
+        [sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=True
     )
     assert done.stdout.strip() == "[]"
 

@@ -17,6 +17,7 @@ from notelab.rules.codes import RULES
 from tests.limits import LIMIT
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
+from tests.running import run_program
 
 
 def test_check_without_a_path_proves_every_lab_and_says_what_was_proved(scratch: Scratch) -> None:
@@ -254,14 +255,10 @@ def test_an_interrupt_is_one_line_and_exit_2(scratch: Scratch, tmp_path: Path) -
         "from notelab.cli import main\n"
         "main()\n"
     )
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", code],
         cwd=scratch.book,
         env={**os.environ, "SHARDBOOK_CACHE": str(tmp_path / "c")},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
     )
     assert (done.returncode, "error: interrupted" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
@@ -272,9 +269,7 @@ def test_a_folder_that_is_gone_is_what_cannot_be_read(scratch: Scratch) -> None:
     gone = scratch.root / "gone"
     gone.mkdir()
     run = f"rmdir {gone} && {sys.executable} -m notelab check"
-    done = subprocess.run(
-        ["sh", "-c", run], cwd=gone, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    done = run_program(["sh", "-c", run], cwd=gone)
     assert done.returncode == 2
     assert "error: the current folder cannot be read" in done.stderr
 
@@ -309,12 +304,10 @@ def test_two_checks_at_once_agree(scratch: Scratch) -> None:
 def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language: str) -> None:
     page = ROOT / f"docs/reference/commands{language}.md"
     environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", "from notelab.cli import cli; cli(prog_name='shardbook')", "--help"],
         cwd=scratch.book,
         env=environment,
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout.strip() in page.read_text("utf-8")

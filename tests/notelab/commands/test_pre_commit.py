@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.limits import LIMIT
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
+from tests.running import run_program
 
 BIN = Path(sys.executable).parent
 
@@ -31,15 +31,7 @@ def environment(scratch: Scratch) -> dict[str, str]:
 
 
 def run(scratch: Scratch, *command: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command,
-        cwd=scratch.book,
-        env=environment(scratch),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
+    return run_program(command, cwd=scratch.book, env=environment(scratch))
 
 
 @pytest.fixture
