@@ -125,6 +125,13 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def commit_all(folder: Path, message: str = "one") -> str:
+    """Commit everything that a repository's folder has; return the commit."""
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
 @cache
 def _filled_folder(make: Callable[[Path], object]) -> TemporaryDirectory[str]:
     """Return a temporary folder that `make` has filled; it is removed when this process ends."""
@@ -198,6 +205,14 @@ class Scratch:
         text = self.read(name)
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
+
+    def release(self, changes: dict[str, str]) -> None:
+        """Commit what the upstream's folder has; pin it, and change both notes as they need."""
+        old, self.commit = self.commit, commit_all(self.upstream)
+        self.write("up-sha.txt", f"{self.commit}\n")
+        for name in ("note.md", "note.es.md"):
+            for before, after in ({old[:12]: self.commit[:12]} | changes).items():
+                self.replace(name, before, after)
 
     def bench(self, *, mirror: bool = True) -> CheckSession:
         """Return a bench with its own cache, the upstream as a mirror, and no network."""

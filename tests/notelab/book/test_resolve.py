@@ -13,7 +13,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import Scratch, check_lab, git
+from tests.notelab.scratch import Scratch, check_lab, commit_all, git
 from tests.running import run_program
 
 BARE = "pkg/scaler.py:L22-L25"
@@ -56,9 +56,7 @@ class Two:
         self.lock()
 
     def pin_other(self, message: str) -> None:
-        git(self.other, "add", ".")
-        git(self.other, "commit", "-q", "-m", message)
-        self.commit = git(self.other, "rev-parse", "HEAD")
+        self.commit = commit_all(self.other, message)
         self.scratch.write("other-sha.txt", f"{self.commit}\n")
 
     def gain(self) -> None:

@@ -16,7 +16,7 @@ from notelab.report.text import write
 from notelab.rules.codes import RULES
 from tests.limits import LIMIT
 from tests.notelab.faults import ROOT
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all, git
 from tests.running import run_program
 
 
@@ -166,8 +166,7 @@ def test_cite_prints_a_citation_that_check_accepts(scratch: Scratch) -> None:
 def test_cite_finds_a_file_not_cited_yet_by_path_and_by_module(scratch: Scratch) -> None:
     source = "@wrap(\n    1,\n)\ndef other():\n    return 1\n"
     scratch.upstream.joinpath("pkg/other.py").write_text(source)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-qm", "two")
+    commit_all(scratch.upstream, "two")
     assert scratch.run("pin", "up", "main").returncode == 0
     for symbol in ("pkg/other.py:other", "pkg.other.other"):
         assert scratch.run("cite", "up", symbol).stdout == "`pkg/other.py:L1-L5`\n"
@@ -198,9 +197,7 @@ def test_explain_lists_the_rules_and_shows_a_page_by_code_or_name(scratch: Scrat
 
 def test_pin_moves_the_pin_file_and_the_lock_together(scratch: Scratch) -> None:
     scratch.upstream.joinpath("pkg/new.py").write_text("x = 1\n")
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-qm", "two")
-    head = git(scratch.upstream, "rev-parse", "HEAD")
+    head = commit_all(scratch.upstream, "two")
     done = scratch.run("pin", "up", "main")
     assert done.returncode == 0, done
     assert scratch.read("up-sha.txt") == f"{head}\n"

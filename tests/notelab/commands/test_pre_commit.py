@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.notelab.faults import ROOT
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all, git
 from tests.running import run_program
 
 BIN = Path(sys.executable).parent
@@ -44,8 +44,7 @@ def hooked(scratch: Scratch) -> Scratch:
     text = text.replace(".venv/bin/", f"{BIN}/")
     start, end = text.index("      - id: ruff\n"), len(text)
     scratch.book.joinpath(".pre-commit-config.yaml").write_text(text[:start] + text[end:])
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "sound")
+    commit_all(scratch.book, "sound")
     assert run(scratch, str(pre_commit), "install").returncode == 0
     return scratch
 
@@ -100,10 +99,8 @@ def test_any_repository_can_use_the_hook_from_a_clone_of_this_one(scratch: Scrat
         ignore=shutil.ignore_patterns(".git", ".venv", "site", "node_modules", ".*_cache"),
     )
     git(hook, "init", "-q")
-    git(hook, "add", "-A")
-    git(hook, "commit", "-qm", "x")
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "sound")
+    commit_all(hook, "x")
+    commit_all(scratch.book, "sound")
     tried = (str(pre_commit), "try-repo", str(hook), "shardbook-check", "--all-files", "--verbose")
     sound = run(scratch, *tried)
     assert sound.returncode == 0, sound.stdout + sound.stderr
