@@ -14,7 +14,7 @@ from notelab.cited import outline
 from notelab.lines import split_lines
 from tests.notelab.scratch import Scratch
 
-CODE = inspect.getsource(importlib.import_module("textwrap"))
+CODE = inspect.getsource(importlib.import_module("sched"))
 HEADERS = "class A:\r    def g(self,\r          a=(1,\r 2)):\r        try:\n            x = a\r"
 HEADERS += "        except E:\r            pass\n        else:\r            y = 1\n    z = 3\n"
 

@@ -17,6 +17,7 @@ from filelock import FileLock
 from tests.running import run_program
 from tests.site.chromium import HOW, find_browser, launch_browser
 from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings
+from tests.site.reader import OpenReader, Reader
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -83,6 +84,21 @@ def browser() -> Iterator[Any]:
         pytest.skip(f"no chromium here; to run these: {HOW}")
     with launch_browser() as chromium:
         yield chromium
+
+
+@pytest.fixture
+def open_reader(browser: Any, served: str) -> Iterator[OpenReader]:
+    """Opens readers of the site with given settings; none of them may meet a fault."""
+    readers: list[Reader] = []
+
+    def open_another(**settings: Any) -> Reader:
+        readers.append(Reader(browser, served, **settings))
+        return readers[-1]
+
+    yield open_another
+    for reader in readers:
+        assert not reader.wrong
+        reader.close()
 
 
 @pytest.fixture(scope="session")
