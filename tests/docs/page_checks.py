@@ -45,6 +45,8 @@ TERMS = {
     r"\brecomputaci(?:ón|ones)\b": "recómputo",
     r"\bdesactivad[oa]s? por defecto\b": "inactivo por defecto",
     r"\b(?:rejilla|cuadrícula)s?\b": "malla",
+    r"(?<!-)(?<!\?\? question )\bhidden\b(?!-)": "tamaño oculto",
+    r"\bbalance(?:o|ar|ad[oa]s?)\b": "equilibrado, equilibrar",
 }
 GENERATED = re.compile(r"^<!-- (?:/[\w.: -]+|generated from .* sha256:\w{64}) -->$", re.M)
 WRITER = re.compile(r"^<!-- (?:written by|escrito por) `(?:python -m ([\w.]+))?.*`", re.M)

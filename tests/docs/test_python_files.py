@@ -25,9 +25,9 @@ WORDS = {
 }  # fmt: skip
 # Per cent of all bindings that may have such a word as their name.
 ROOMS = {
-    **dict.fromkeys(["tools/costlab", "tools/notelab", "tools/shardlab", "tools/sitelab"], 0.5),
+    **{f"tools/{room}": 0.5 for room in ("costlab", "notelab", "pages", "shardlab", "sitelab")},
     "experiments": 0.5,
-    **{f"tests/{room}": 1.0 for room in ("costlab", "docs", "fresh", "notelab")},
+    **{f"tests/{room}": 1.0 for room in ("costlab", "docs", "fresh", "notelab", "pages")},
     **{f"tests/{room}": 1.0 for room in ("shardlab", "site", "slurm")},
 }
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

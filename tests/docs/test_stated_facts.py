@@ -58,24 +58,3 @@ def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith(f"{path.name}: error: this Python has no {module}")
     assert "`make bench-env`" in done.stderr and "activate" in done.stderr
-
-
-API = ROOT / "docs" / "reference" / "api"
-ROW = re.compile(r"^\| \[[^]]*\]\((\w+(?:\.es)?\.md)\) \| `(\w+)` \| (.*) \|$", re.M)
-
-
-@pytest.mark.parametrize("language", ["", ".es"])
-def test_the_apis_index_lists_the_files_of_each_folders_page(language: str) -> None:
-    rows = ROW.findall((API / f"index{language}.md").read_text("utf-8"))
-    assert {page for page, _, _ in rows} == {
-        path.name
-        for path in API.glob("*.md")
-        if path.name.endswith(".es.md") == bool(language) and not path.name.startswith("index")
-    }
-    for page, folder, files in rows:
-        text = (API / page).read_text("utf-8")
-        modules = re.findall(rf"^    ::: shardlab\.{folder}\.(\S+)$", text, re.M)
-        assert re.findall(r"`([\w.]+)`", files) == modules, page
-        for module in modules:
-            path = ROOT / "tools/shardlab" / folder / f"{module.replace('.', '/')}.py"
-            assert path.is_file(), module

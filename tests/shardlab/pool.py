@@ -149,7 +149,7 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
             rank=rank,
             size=size,
             timeout=LIMIT / 2,  # so that a rank says what it waits for before the pool gives up
-            link="torch" if enough or size <= 4 else "fast-gloo",  # made for crowded cores
+            link="torch" if device == "cuda" or size <= 4 else "fast-gloo",  # for crowded cores
         )
         pipe.send(("returned", b""))
     except BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notelab.faults import ROOT
+from pages.blocks import ROOT
 from tests.notelab.scratch import Scratch, commit_all, git
 from tests.running import run_program
 

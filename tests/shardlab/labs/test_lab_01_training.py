@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import torch
 
+from pages.programs import TRAIN, script
 from shardlab.comm import Axis, World
 from shardlab.data.writer import Writer
 from shardlab.gpt.model import GPT
 from shardlab.layers.sharding import whole_parameters
-from tests.shardlab.labs.lab_pages import TRAIN, script
 from tests.shardlab.labs.test_lab_01 import SMALL, losses_of, off_by, runs_of
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
@@ -44,7 +44,7 @@ def plain(clip: float = WAY["clip"]) -> list[float]:
     )  # fmt: skip
     model.load(whole_parameters(GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)))
     optimizer = torch.optim.AdamW(model.parameters())
-    grammar = import_module("grammar").Grammar(settings.vocabulary, seed=settings.seed)
+    grammar = import_module("text").Grammar(settings.vocabulary, seed=settings.seed)
     losses = []
     for step, rate in enumerate(RATES):
         words, following = grammar.batch(step, settings.batch, settings.sequence)

@@ -1,0 +1,15 @@
+"""Every generated page is the one that `python -m pages NAME` would write now."""
+
+import pytest
+
+from pages import catalog
+
+SLOW = ("lab-00b", "lab-04")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.ci] * (name in SLOW)) for name in catalog.MODULES],
+)
+def test_a_page_is_what_its_command_writes(name: str) -> None:
+    assert catalog.list_stale(name) == [], f"run `python -m pages {name}`"
