@@ -21,13 +21,7 @@ Pointers = pytest.mark.parametrize(
 def point(scratch: Scratch, text: str) -> None:
     """Cite a file whose text, at a new commit, is a pointer's."""
     scratch.upstream.joinpath("pkg/large.py").write_text(text)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-q", "-m", "large")
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`sha256` `annex` `pkg/large.py:L1`")
-        scratch.replace(name, scratch.commit[:12], commit[:12])
-    scratch.write("up-sha.txt", f"{commit}\n")
+    scratch.release({"`pkg/scaler.py:L22-L25`": "`sha256` `annex` `pkg/large.py:L1`"})
     scratch.lock()
 
 

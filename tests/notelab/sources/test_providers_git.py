@@ -16,7 +16,7 @@ from notelab.sources.git.url import check_url
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.limits import LIMIT
-from tests.notelab.scratch import git
+from tests.notelab.scratch import commit_all, git
 from tests.notelab.sources.upstream import ONE, TWO, make_upstream
 
 
@@ -177,8 +177,7 @@ def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
     names = ("first.bin", "second.bin")
     for name in names:  # long enough that git gives a size before it finds the damage
         (folder / name).write_bytes(os.urandom(50_000))
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "two more")
+    commit_all(folder, "two more")
     source = Source(name="up", url=upstream.url, commit=git(folder, "rev-parse", "HEAD"))
     for name in names:  # whichever git reads first
         blob = git(folder, "rev-parse", f"HEAD:{name}")
