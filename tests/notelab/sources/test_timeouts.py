@@ -1,6 +1,7 @@
 """Progress: said of what takes long, and of nothing else; and an end to what takes for ever."""
 
 import threading
+import time
 
 import pytest
 
@@ -69,9 +70,8 @@ def test_an_interrupt_ends_the_git_processes_of_all_works() -> None:
         ended.set()
 
     def interrupt() -> None:
-        waiting = threading.Event()
         while not _RUNNING:
-            waiting.wait(0.01)
+            time.sleep(0.01)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
