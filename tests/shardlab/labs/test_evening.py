@@ -226,14 +226,3 @@ def test_no_file_on_the_way_imports_one_that_comes_later(language: str) -> None:
     imports = [(file, name) for file in files for name in imported_files(SHARDLAB / file)]
     assert len([name for _, name in imports if name in place]) > 20
     assert [pair for pair in imports if place.get(pair[1], -1) > place[pair[0]]] == []
-
-
-def test_the_core_imports_no_link_and_no_proof() -> None:
-    """A link is found by its name, and who watches is told; neither is needed to train."""
-    wrong = []
-    for room in (*CORE, "gpt"):
-        for path in (SHARDLAB / room).rglob("*.py"):
-            for line in path.read_text("utf-8").splitlines():
-                if re.match(r"\s*(from|import) shardlab\.(links|proofs)", line):
-                    wrong.append(f"{path.relative_to(SHARDLAB)}: {line.strip()}")
-    assert wrong == []

@@ -1,6 +1,6 @@
 """The default link: torch.distributed's own collectives, gloo between CPUs, NCCL between GPUs.
 
-The other links are folders of shardlab/links, chosen by name.
+The other links are in shardlab/links, chosen by name.
 """
 
 from __future__ import annotations

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.comm import World
 from shardlab.comm.pending import Rows, Work
 from shardlab.comm.torch_link import TorchLink
+from shardlab.comm.tracing import record_as
+from shardlab.comm.transport import AxisWorld
 from shardlab.links.fast_gloo import exchange, relay
-from shardlab.proofs import ledger
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
@@ -49,7 +48,7 @@ class FastGlooLink(TorchLink):
     """
 
     def __init__(
-        self, world: World, ranks: tuple[int, ...], *, oversubscribed: bool = False
+        self, world: AxisWorld, ranks: tuple[int, ...], *, oversubscribed: bool = False
     ) -> None:
         if world.backend != "gloo":
             raise ValueError(
@@ -100,7 +99,7 @@ class FastGlooLink(TorchLink):
         algorithm = self.algorithm_for(kind, x, waits_immediately)
         if not algorithm:
             return None
-        with ledger.record_as(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+        with record_as(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
             if algorithm == "exchange":
                 return exchange.STARTS[kind](self.group, x, out, op)
             options: dict[str, Any] = {"timeout": self._timeout, "number": next(self._relays)}
@@ -128,12 +127,12 @@ class FastGlooLink(TorchLink):
         self.group.barrier().wait()
 
 
-def connect(world: World, ranks: tuple[int, ...], existing_links: Iterable[object]) -> FastGlooLink:
-    """Return the link over `ranks`; `World.axis` calls this."""
+def connect(world: AxisWorld, ranks: tuple[int, ...]) -> FastGlooLink:
+    """Return the link over `ranks`."""
     return FastGlooLink(world, ranks, oversubscribed=_is_oversubscribed(world))
 
 
-def _is_oversubscribed(world: World) -> bool:
+def _is_oversubscribed(world: AxisWorld) -> bool:
     """Return whether all ranks run on this host and outnumber its cores; the same on every rank.
 
     It counts the host's cores, not those that this process may use: a launcher may give each rank

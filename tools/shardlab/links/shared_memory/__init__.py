@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shardlab.comm import World
+from shardlab.comm.transport import AxisWorld
 from shardlab.links.shared_memory.link import SharedMemoryLink
 
 __all__ = ["SharedMemoryLink", "connect"]
 
 
 def connect(
-    world: World, ranks: tuple[int, ...], existing_links: Iterable[Any]
+    world: AxisWorld, ranks: tuple[int, ...], existing_links: Iterable[Any]
 ) -> SharedMemoryLink:
     """Return the link over `ranks`; `World.axis` calls this.
 

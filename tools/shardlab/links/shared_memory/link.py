@@ -20,6 +20,8 @@ from torch import Tensor
 
 from shardlab.comm.faults import Store
 from shardlab.comm.pending import PeerLostError, Rows
+from shardlab.comm.tracing import record_as
+from shardlab.comm.transport import Transport
 from shardlab.links.shared_memory import waiting
 from shardlab.links.shared_memory.layout import RegionLayout
 from shardlab.links.shared_memory.mailbox import Message
@@ -36,7 +38,6 @@ from shardlab.links.shared_memory.plans import (
 from shardlab.links.shared_memory.queue import Collective, Queue
 from shardlab.links.shared_memory.region import Region
 from shardlab.links.shared_memory.slots import Slots
-from shardlab.proofs.ledger import record_as
 
 SLOTS_BYTES = 4 << 20  # of one slot of all ranks; larger slots need fewer steps
 WHOLE_BYTES = 64 << 10  # up to this size each of more than two ranks adds the whole tensor
@@ -47,7 +48,7 @@ _MAX_PLANS = 1000  # plans in the cache
 _REDUCTIONS = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 
 
-class SharedMemoryLink:
+class SharedMemoryLink(Transport):
     """Collectives and messages between ranks of one host.
 
     The argument `waits_immediately` of its methods makes no difference here.

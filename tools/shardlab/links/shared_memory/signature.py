@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from shardlab.proofs.agreement import DTYPES
+from shardlab.comm.consistency_check import DTYPES
 
 COLLECTIVES = (
     "barrier", "all_reduce sum", "all_reduce max", "all_gather", "reduce_scatter sum",

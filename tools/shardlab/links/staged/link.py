@@ -16,9 +16,10 @@ from torch import Tensor
 
 from shardlab.comm.pending import Rows, Work
 from shardlab.comm.torch_link import TorchLink
+from shardlab.comm.transport import Transport
 
 
-class StagedLink:
+class StagedLink(Transport):
     """A gloo link whose tensors are copied to the host before it starts, and back after `wait`.
 
     Args:
