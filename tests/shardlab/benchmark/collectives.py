@@ -1,8 +1,7 @@
-"""One collective by every algorithm: gloo's own, our exchanges and relay, shared memory.
+"""One collective over each link: gloo's own, the link "fast-gloo", shared memory.
 
-`exchange.CHOICES` and `relay.MAX_BYTES` rest on it: an algorithm is chosen there if its ratio to
-gloo's own is repeatedly below 0.9. A size is that of each rank's input, in KiB of fp32. A step is
-several calls if one call takes microseconds.
+A size is that of each rank's input, in KiB of fp32. A step is several calls if one call takes
+microseconds.
 """
 
 from __future__ import annotations
@@ -10,16 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
 from costlab.implementations.rounds import Step
 from shardlab.comm import World
-from shardlab.links.fast_gloo import exchange, relay
 
 SIZES = (1, 16, 64, 256, 512, 1024, 4096, 16384, 65536)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
@@ -45,10 +41,6 @@ def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, S
     torch_axis = world.whole
     shared = world.axis("shared", range(n), link="shared-memory")
     checked = World(check=True, link=world.link).whole
-    for algorithm in ("single",) if collective == "all_reduce" else ("single", "by-peer"):
-        calls[algorithm] = make_exchange(collective, algorithm, x, out)
-    if n > 2:
-        calls["relay"] = make_relay(collective, x, out)
     yield {name: repeat(call, 20 if kib < 256 else 1) for name, call in calls.items()}
 
 
@@ -61,7 +53,7 @@ def repeat(call: Call, times: int) -> Step:
 
 
 def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> None:
-    """gloo's own, called as FastGlooLink calls it."""
+    """gloo's own, without the checks of torch.distributed's functions."""
     if collective == "all_reduce":
         group.allreduce([out.copy_(x)]).wait()
     elif collective == "all_gather":
@@ -70,42 +62,23 @@ def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> 
         group._reduce_scatter_base(out, x).wait()
 
 
-def make_relay(collective: str, x: torch.Tensor, out: torch.Tensor) -> Call:
-    """Return a collective relayed by one rank."""
-    minute = timedelta(minutes=1)
-    return lambda: relay.start(collective, dist.group.WORLD, x, out, "sum", timeout=minute).wait()
-
-
-def make_exchange(collective: str, algorithm: str, x: torch.Tensor, out: torch.Tensor) -> Call:
-    """Return one of our exchanges, by a given algorithm instead of the one in `CHOICES`."""
-
-    def call() -> None:
-        with patch.object(exchange, "choose_algorithm", lambda *_: algorithm):
-            exchange.STARTS[collective](dist.group.WORLD, x, out, "sum").wait()
-
-    return call
-
-
 @contextmanager
 def crowded(world: World, *, kib: int) -> Iterator[Mapping[str, Step]]:
-    """One all-reduce a step, where ranks outnumber cores: gloo's, the axis's, shared memory's.
+    """One all-reduce a step, where ranks outnumber cores: gloo's and shared memory's.
 
-    Those over gloo as Linux schedules a process, and as it schedules a batch job, too.
+    gloo's is measured as Linux schedules a process, and as it schedules a batch job.
     """
     x = torch.ones(kib * 256)
     out = torch.empty_like(x)
-    axis = world.whole
     shared = world.axis("shared", range(world.size), link="shared-memory")
     calls: dict[str, Call] = {
         BASE: lambda: gloo(dist.group.WORLD, "all_reduce", x, out),
-        "axis over gloo": lambda: axis.all_reduce(x, out=out),
         "shared memory": lambda: shared.all_reduce(x, out=out),
     }
     threads = Threads()
     yield {
         **{name: threads.under(os.SCHED_OTHER, call) for name, call in calls.items()},
         "gloo, batch": threads.under(os.SCHED_BATCH, calls[BASE]),
-        "axis over gloo, batch": threads.under(os.SCHED_BATCH, calls["axis over gloo"]),
     }
     threads.schedule(os.SCHED_OTHER)
 

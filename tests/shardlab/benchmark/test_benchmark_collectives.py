@@ -1,4 +1,4 @@
-"""Collectives by every algorithm, measured: `exchange.CHOICES` and `relay.MAX_BYTES` rest on it.
+"""Collectives over each link, measured beside gloo's own.
 
 `pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_collectives.py [--quick]`
 """
@@ -20,8 +20,6 @@ LAYOUT = table.Layout(
     columns={
         "gloo": {"en": "torch, gloo", "es": "torch, gloo"},
         "gloo, batch": {"en": "torch, gloo, batch", "es": "torch, gloo, batch"},
-        "axis over gloo": {"en": "shardlab, gloo", "es": "shardlab, gloo"},
-        "axis over gloo, batch": {"en": "shardlab, gloo, batch", "es": "shardlab, gloo, batch"},
         "shared memory": {"en": "shardlab, shared memory", "es": "shardlab, memoria compartida"},
     },
 )
@@ -39,13 +37,13 @@ def test_eight_ranks_all_reduce_beside_gloos_own(quick: bool) -> None:
     slower = [
         f"{case.settings['kib']} KiB: {ratio:.2f} of torch, gloo"
         for case in cases
-        if (ratio := case.ratio("axis over gloo", collectives.BASE)) > 1
+        if (ratio := case.ratio("shared memory", collectives.BASE)) > 1
     ]
     assert not slower, "\n".join(slower)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_each_way_beside_gloos_own(quick: bool, ranks: int) -> None:
+def test_each_link_beside_gloos_own(quick: bool, ranks: int) -> None:
     plan = protocol.Plan(launches=1 if quick else 3, seconds=2.0, least=7, warmup=2)
     settings = [
         {"collective": collective, "kib": kib}

@@ -80,15 +80,15 @@ class Axis(PointToPoint):
 
     def all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return the sum (max, mean) of every rank's `x`, with the same bits on every rank."""
-        return self.start("all_reduce", x, out=out, op=op, waits_immediately=True).wait()
+        return self.start("all_reduce", x, out=out, op=op).wait()
 
     def all_gather(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Return every rank's `x` [k, …], concatenated in rank order: [n·k, …]."""
-        return self.start("all_gather", x, out=out, waits_immediately=True).wait()
+        return self.start("all_gather", x, out=out).wait()
 
     def reduce_scatter(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
-        return self.start("reduce_scatter", x, out=out, op=op, waits_immediately=True).wait()
+        return self.start("reduce_scatter", x, out=out, op=op).wait()
 
     def all_to_all(self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None) -> Tensor:
         """Send piece j of `x` [n·k, …] to rank j; return the received pieces, in rank order."""
@@ -112,7 +112,7 @@ class Axis(PointToPoint):
 
     def start(
         self, kind: Kind, x: Tensor, *, out: Tensor | None = None, op: str = "sum",
-        source: int = 0, waits_immediately: bool = False, rows: Rows = None,
+        source: int = 0, rows: Rows = None,
     ) -> Pending:  # fmt: skip
         """Start one of the collectives above; the returned Pending's `wait` gives its result.
 
@@ -123,9 +123,6 @@ class Axis(PointToPoint):
                 and a broadcast work in place.
             op: the reduction: sum, mean or max.
             source: the rank whose `x` is broadcast.
-            waits_immediately: whether this rank calls `wait` before it does anything that another
-                rank may wait for. A link may then leave part of the work to `wait`. The same on
-                every rank.
             rows: rows of an all-to-all: how many go to each rank and how many come from each; by
                 default equal numbers.
 
@@ -153,7 +150,7 @@ class Axis(PointToPoint):
         elif kind == "all_to_all":
             args += (rows,)
         else:
-            args += (op, waits_immediately) if "reduce" in kind else (waits_immediately,)
+            args += (op,) if "reduce" in kind else ()
         try:
             if self._check:
                 part = x if rows is None else x[:0]
@@ -239,11 +236,9 @@ class Axis(PointToPoint):
 
     def gather_small(self, x: Tensor, out: Tensor) -> None:
         """All-gather a few CPU numbers, neither checked nor counted: the check itself uses it."""
-        self.start_gather_small(x, out, waits_immediately=True)()
+        self.start_gather_small(x, out)()
 
-    def start_gather_small(
-        self, x: Tensor, out: Tensor, *, waits_immediately: bool = False
-    ) -> Callable[[], None]:
+    def start_gather_small(self, x: Tensor, out: Tensor) -> Callable[[], None]:
         """Start a `gather_small`; return a function that waits for it and fills `out`."""
         if self._world is None or self._world.backend == "fake":  # there is no other rank
             out.view(self.size, -1).copy_(x)
@@ -251,7 +246,7 @@ class Axis(PointToPoint):
         assert self._link
         with tracing.paused():  # on the device that the link can reach
             gathered, local = out.to(self._link.device), x.to(self._link.device)
-            work = self._link.start_all_gather(local, gathered, waits_immediately)
+            work = self._link.start_all_gather(local, gathered)
 
         def finish() -> None:
             try:

@@ -33,19 +33,15 @@ class Transport(Protocol):
     device: torch.device
     groups_exchanges: bool = False
 
-    def start_all_reduce(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Work:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Work:
         """All-reduce `x` into `out`, which may be `x`."""
         ...
 
-    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor) -> Work:
         """All-gather `x` into `out`."""
         ...
 
-    def start_reduce_scatter(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Work:
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Work:
         """Reduce-scatter `x` into `out`."""
         ...
 

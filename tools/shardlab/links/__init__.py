@@ -42,13 +42,13 @@ def connect(
         )
     # Each is imported here, so that an axis loads one link, not all.
     if link == "fast-gloo":
-        from shardlab.links import fast_gloo
+        from shardlab.links.fast_gloo import FastGlooLink
 
-        return fast_gloo.connect(world, ranks)
+        return FastGlooLink(world, ranks)
     if link == "shared-memory":
         from shardlab.links import shared_memory
 
         return shared_memory.connect(world, ranks, existing_links)
-    from shardlab.links import staged
+    from shardlab.links.staged import StagedLink
 
-    return staged.connect(world, ranks)
+    return StagedLink(world, ranks)

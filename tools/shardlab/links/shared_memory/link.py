@@ -51,8 +51,6 @@ _REDUCTIONS = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 class SharedMemoryLink(Transport):
     """Collectives and messages between ranks of one host.
 
-    The argument `waits_immediately` of its methods makes no difference here.
-
     Args:
         store: the ranks' key-value store (`set`, `get`, `check`), with a prefix of its own.
         ranks: the members' global ranks, in order.
@@ -114,24 +112,18 @@ class SharedMemoryLink(Transport):
         """Return when every rank has called this."""
         self._start(Barrier, "barrier", self._empty, self._empty).wait()
 
-    def start_all_reduce(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Collective:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
         """Start an all-reduce of `x` into `out`, which may be `x`; "mean" only adds."""
         if self._size > 2 and x.nbytes > WHOLE_BYTES:
             with record_as("all_reduce", x.nbytes, self._ranks, x.dtype):
                 return self._start_chunked_all_reduce(x, out, op)
         return self._start(AllReduce, f"all_reduce {_REDUCTIONS[op]}", x, out)
 
-    def start_all_gather(
-        self, x: Tensor, out: Tensor, waits_immediately: bool = False
-    ) -> Collective:
+    def start_all_gather(self, x: Tensor, out: Tensor) -> Collective:
         """Start an all-gather of `x` into `out`."""
         return self._start(AllGather, "all_gather", x, out)
 
-    def start_reduce_scatter(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Collective:
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Collective:
         """Start a reduce-scatter of `x` into `out`; "mean" only adds."""
         return self._start(ReduceScatter, f"reduce_scatter {_REDUCTIONS[op]}", x, out)
 
