@@ -53,7 +53,8 @@ WORDS = {
 }
 # The core had 3,600 lines until it completed a step in FSDP, compared the ranks' order of units in
 # every forward, and named things in full words.
-BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4200}
+# The core has the check of calls since it moved from proofs to comm, 119 lines.
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4330}
 
 
 def lines_of_code(path: Path) -> int:

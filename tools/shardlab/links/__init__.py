@@ -46,9 +46,12 @@ def connect(
 
         return FastGlooLink(world, ranks)
     if link == "shared-memory":
-        from shardlab.links import shared_memory
+        from shardlab.links.shared_memory import SharedMemoryLink
 
-        return shared_memory.connect(world, ranks, existing_links)
+        return SharedMemoryLink(
+            world.store_for(link, ranks), ranks, world.rank, timeout=world.collective_timeout,
+            links=existing_links,
+        )  # fmt: skip
     from shardlab.links.staged import StagedLink
 
     return StagedLink(world, ranks)
