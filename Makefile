@@ -71,7 +71,7 @@ vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX
 	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
 
 benchmark: test-env ## measure checker (needs npm), kernels and site (needs chromium)
-	@$(IN) tests.notelab.faults
+	@$(IN) pages promise --record
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
 	  tests/shardlab/benchmark tests/site/benchmark
 
@@ -84,3 +84,6 @@ lock: ## refresh the locks in .ci/lock (UPGRADE=--upgrade takes the newest of ev
 clean: ## remove everything that make made
 	rm -rf "$(VENV)" site .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "left: experiments/*/results/local (what your bench measured),"
+	@echo "      $${XDG_CACHE_HOME:-~/.cache}/shardbook (files that notes cite; it fills itself again),"
+	@echo "      $${XDG_DATA_HOME:-~/.local/share}/shardbook (your recall cards)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import multiprocessing
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Heard:
 
 def at_rank(rank: int, part: str, folder: str, meeting: str, pipe: Connection) -> None:
     """Be a rank; torch is imported here, and the one who waits needs none."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the waiting process's to answer
     from grading.rank import graded
 
     pipe.send(
@@ -180,4 +182,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(130)

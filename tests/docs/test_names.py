@@ -55,6 +55,7 @@ WORDS = frozenset(
 ROOMS = {
     "tools/costlab": (0.5, 0),
     "tools/notelab": (0.5, 0),
+    "tools/pages": (0.5, 0),
     "tools/shardlab": (0.5, 0),
     "tools/sitelab": (0.5, 0),
     "experiments": (0.5, 0),
@@ -62,6 +63,7 @@ ROOMS = {
     "tests/docs": (1.0, 0),
     "tests/fresh": (1.0, 0),
     "tests/notelab": (1.0, 0),
+    "tests/pages": (1.0, 0),
     "tests/shardlab": (1.0, 0),
     "tests/site": (1.0, 0),
     "tests/slurm": (1.0, 0),

@@ -19,6 +19,8 @@ TERMS = {
     r"\brecomputaci(?:ón|ones)\b": "recómputo",
     r"\bdesactivad[oa]s? por defecto\b": "inactivo por defecto",
     r"\b(?:rejilla|cuadrícula)s?\b": "malla",
+    r"(?<!-)(?<!\?\? question )\bhidden\b(?!-)": "tamaño oculto",
+    r"\bbalance(?:o|ar|ad[oa]s?)\b": "equilibrado, equilibrar",
 }
 PAGES = [page for page in list_pages() if page.name.endswith(".es.md")]
 

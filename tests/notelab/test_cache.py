@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab import cache, code_version
+from notelab import cache
 from notelab.cache import CacheFile, DiskCache
 from notelab.rules import fit
 from notelab.rules.citations import Judge
@@ -57,9 +57,9 @@ def test_the_code_version_depends_on_the_code_that_reads_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     here = tmp_path / "notelab"
-    shutil.copytree(code_version._HERE, here, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(code_version, "_HERE", here)
-    version = code_version.code_version.__wrapped__
+    shutil.copytree(cache._HERE, here, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache, "_HERE", here)
+    version = cache.code_version.__wrapped__
     before = version()
     with (here / f"{module}.py").open("a") as file:
         file.write("# changed\n")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from notelab import __version__
+from pages.blocks import ROOT
 from tests.limits import LIMIT
-from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch
 
 MIB = 1 << 20

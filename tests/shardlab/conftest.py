@@ -51,6 +51,15 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def skip_host_links(request: pytest.FixtureRequest) -> None:
+    """Skip, on GPUs, the cases of links that carry tensors of the CPU alone."""
+    call = getattr(request.node, "callspec", None)
+    link = call.params.get("link") if call else None
+    if link in ("fast-gloo", "shared-memory") and request.config.getoption("--device") == "cuda":
+        pytest.skip(f"the link {link} carries CPU tensors")
+
+
 @pytest.fixture
 def background_result(request: pytest.FixtureRequest) -> Any:
     """Return what the background work of this test returned."""

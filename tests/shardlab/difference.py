@@ -15,8 +15,9 @@ def difference(actual: Tensor, expected: Tensor) -> float:
     """Largest difference, relative to the largest magnitude; infinite between unlike tensors."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return float("inf")
-    scale = float(expected.detach().abs().max()) or 1.0
-    return float((actual.detach() - expected.detach()).abs().max()) / scale
+    expected = expected.detach().to(actual.device)
+    scale = float(expected.abs().max()) or 1.0
+    return float((actual.detach() - expected).abs().max()) / scale
 
 
 def differences(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, float]:

@@ -17,8 +17,10 @@ RATE = 0.1
 
 
 def layer(index: int) -> nn.Linear:
+    """A linear on torch's default device, drawn on the CPU: the same weights on any device."""
     torch.manual_seed(index)
-    return nn.Linear(HIDDEN, HIDDEN, dtype=torch.float64)
+    linear = nn.Linear(HIDDEN, HIDDEN, dtype=torch.float64, device="cpu")
+    return linear.to(torch.get_default_device())
 
 
 class Piece(nn.Module):
@@ -35,7 +37,8 @@ class Piece(nn.Module):
         self.layers = nn.ModuleDict({str(i): layer(i) for i in names})
         if self.first or self.last:
             torch.manual_seed(LAYERS)
-            self.embedding = nn.Parameter(torch.randn(VOCAB, HIDDEN, dtype=torch.float64) / 4)
+            drawn = torch.randn(VOCAB, HIDDEN, dtype=torch.float64, device="cpu") / 4
+            self.embedding = nn.Parameter(drawn.to(torch.get_default_device()))
 
     def forward(self, x: Tensor) -> Tensor:
         x_BH = self.embedding[x] if self.first else x
@@ -46,8 +49,9 @@ class Piece(nn.Module):
 
 def data(step: int = 0) -> tuple[Tensor, Tensor]:
     """Tokens and targets [B] of one step."""
-    generator = torch.Generator().manual_seed(100 + step)
-    tokens_B, targets_B = torch.randint(VOCAB, (2, BATCH), generator=generator)
+    generator = torch.Generator("cpu").manual_seed(100 + step)
+    drawn = torch.randint(VOCAB, (2, BATCH), generator=generator, device="cpu")
+    tokens_B, targets_B = drawn.to(torch.get_default_device())
     return tokens_B, targets_B
 
 

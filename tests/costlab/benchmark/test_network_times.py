@@ -6,19 +6,17 @@ docs/reference/bench.md (and .es.md).
 """
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
+from pages.blocks import ROOT, fill_blocks
 from tests.costlab.network import lab
 from tests.costlab.network.namespaces import explain_lack
-from tests.notelab.faults import put_between
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(2 * lab.PATIENCE)]
-ROOT = Path(__file__).parents[3]
 LIMIT = 0.05
 WORDS = {
     "": (
@@ -76,7 +74,8 @@ def test_what_the_wire_was_given_comes_back(times: dict[str, Any], facts: dict[s
             what = delayed.format(step=1e3 * lab.STEP, ranks=ranks)
             rows.append(f"| {what} | {min(milliseconds):.2f}–{max(milliseconds):.2f} ms |")
         table = "\n".join([*rows, "", about.format(**facts)])
-        put_between("network", f"{table}\n", f"bench{suffix}.md")
+        page = ROOT / f"docs/reference/bench{suffix}.md"
+        page.write_text(fill_blocks(page, {"network": table}), "utf-8")
         print(table)
     for ranks in lab.WORLDS:
         for rate, bandwidth in list_bandwidths(times, ranks).items():

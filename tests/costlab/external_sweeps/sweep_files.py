@@ -1,6 +1,7 @@
 """Makes files in the formats of other programs; their numbers follow a known line."""
 
 import json
+from collections.abc import Sequence
 
 LATENCY, PER_BYTE = 30e-6, 1e-10  # seconds, seconds a byte
 SIZES = [1 << power for power in range(10, 30, 2)]
@@ -19,7 +20,10 @@ def nccl_text(
     only_in_place: bool = False,
     after: tuple[str, ...] = (),
     wrong: str = "0",
-    times: list[float] = TIMES,
+    times: Sequence[float | str] = TIMES,
+    second: str = "",
+    busbw: str = "1.50",
+    pad: int = 0,
 ) -> str:
     lines = [f"# Collective test starting: {name}_perf", "#", "# Using devices"]
     lines += [
@@ -29,8 +33,9 @@ def nccl_text(
     lines += ["#", "#   out-of-place   in-place", "# " + "  ".join([*columns, *group, *group])]
     lines += ["#   (B)  (elements)  (us)  (GB/s)  (GB/s)"]
     for size, time in zip(SIZES, times, strict=True):
-        out = [] if only_in_place else [f"{time}", "1.00", "1.50", wrong]
-        words = [str(size), str(size // 4), *cells, *out, f"{time * 2:.2f}", "1.0", "1.5", "N/A"]
+        out = [] if only_in_place else [f"{time}", "1.00", busbw, wrong]
+        into = [second or f"{float(time) * 2:.2f}", "1.0", busbw, "N/A"]
+        words = [str(size).rjust(pad), str(size // 4), *cells, *out, *into]
         lines.append("  ".join([*words, *after]))
     return "\n".join(
         [*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 1.5", "#", ""]

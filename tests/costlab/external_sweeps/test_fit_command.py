@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from costlab.cli import bench
 from costlab.external_sweeps.extrapolation import erred, tried
 from costlab.external_sweeps.fitted import fit
-from costlab.external_sweeps.sweep_file import Measured, SweepKey
-from tests.costlab.external_sweeps import fit_page
+from costlab.external_sweeps.rows import Measured, SweepKey
 from tests.costlab.external_sweeps.sweep_files import LATENCY, PER_BYTE, SIZES, csv_of, nccl_text
 
 FINE = [1 << power for power in range(10, 31)]
@@ -105,8 +104,3 @@ def test_too_few_sizes_and_no_file_are_said(tmp_path: Path) -> None:
     status, output = run_fit(str(path))
     assert status == 2 and "few.csv" in output and "2 sizes; a line needs 3 or more" in output
     assert run_fit(str(tmp_path / "none.csv"))[0] == 2
-
-
-def test_the_pages_show_what_is_printed() -> None:
-    for page in fit_page.PAGES:
-        assert fit_page.read_block(page) == fit_page.run_command()

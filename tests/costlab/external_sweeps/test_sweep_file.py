@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costlab.external_sweeps.sweep_file import SweepKey, read
+from costlab.external_sweeps import sweep_file
+from costlab.external_sweeps.rows import Measured, SweepKey
 from costlab.record.options import REFERENCE
 from tests.costlab.external_sweeps.sweep_files import (
     COLUMNS,
@@ -21,6 +22,10 @@ from tests.costlab.external_sweeps.sweep_files import (
 
 BEFORE_210 = nccl_text(columns=COLUMNS[:-1], cells=("float", "sum"), wrong="1e-05")
 MADE = [pytest.approx(time * 1e-6) for time in TIMES]
+
+
+def read(path: Path) -> list[Measured]:
+    return sweep_file.read(path).measured
 
 
 @pytest.fixture
@@ -141,8 +146,7 @@ def test_a_result_of_this_bench_is_read_too() -> None:
         ('{"a": 1}', "neither nccl-tests' JSON"),
         ('{"schema": 0}', "neither nccl-tests' JSON"),
         ('{"sections": {}}', "no row with a size and a time"),
-        (nccl_text().replace("30.1 ", "fast "), "is no row of its table"),
-        (nccl_text().replace("  30.1  1.00  1.50  0  60.20  1.0  1.5  N/A", ""), "line 10:"),
+        (nccl_text(times=["fast"] * len(SIZES), second="1.0"), "line 10: "),
         (b"\x00\xff\xfe" * 50, "no CSV whose first line names"),
     ],
 )
@@ -185,3 +189,82 @@ def test_a_json_string_is_not_run_through_as_text(file: Path) -> None:
     file.write_text(json.dumps({"results": [], "args": ["x"]}))
     with pytest.raises(click.UsageError, match="no row with a size"):
         read(file)
+
+
+# ------------------------------------------------------- as people keep them
+
+
+def prefixed(prefix: str, text: str) -> str:
+    return "\n".join(prefix + line for line in text.splitlines())
+
+
+ROWS = nccl_text(pad=12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        prefixed("0: ", ROWS),
+        prefixed("2026-11-20T09:00:07.000Z ", ROWS),
+        prefixed("> ", ROWS),
+        prefixed("node-a:1001 [0] ", ROWS),
+        prefixed("17: node-a: ", ROWS),
+    ],
+    ids=["srun -l", "time stamps", "a mail", "NCCL's own label", "two labels"],
+)
+def test_whatever_stands_before_each_line_every_row_is_read(file: Path, text: str) -> None:
+    file.write_text("It is slower than I expected:\n\n" + text + "\n")
+    out, into = read(file)
+    assert out.sizes == into.sizes == SIZES and out.seconds == MADE
+    assert out.key == SweepKey("all_reduce", 2, "out-of-place")
+
+
+def test_reductions_and_types_are_never_pooled_and_named_where_they_differ(file: Path) -> None:
+    tables = [nccl_text(cells=("float", reduction, "-1")) for reduction in ("max", "min")]
+    file.write_text("".join(tables))
+    assert [str(sweep.key) for sweep in read(file)][::2] == [
+        "all_reduce, max, 2 ranks, out-of-place", "all_reduce, min, 2 ranks, out-of-place",
+    ]  # fmt: skip
+    file.write_text(nccl_text() + nccl_text(cells=("half", "sum", "-1")))
+    assert [sweep.key.kind for sweep in read(file)] == ["float", "float", "half", "half"]
+
+
+def test_a_torn_row_and_a_failed_run_are_said_and_the_other_rows_read(file: Path) -> None:
+    torn = ROWS.splitlines()
+    torn[11] = torn[11][:30] + "node-a:1:2 [0] transport/net.cc:1 WARN slow link\n sum -1 17.44"
+    torn[-3:] = ["node-a: Test CUDA failure common.cu:1005 'out of memory'", ".. Test failure"]
+    file.write_text("\n".join(torn))
+    sweeps = sweep_file.read(file)
+    assert [len(sweep.sizes) for sweep in sweeps.measured] == [len(SIZES) - 1] * 2
+    row, failure = sweeps.notes
+    assert row.startswith("line 12: ") and row.endswith("left out")
+    assert failure.startswith("the run failed, line ") and "out of memory" in failure
+
+
+def test_jobs_of_one_rank_measured_no_collective(file: Path) -> None:
+    alone = nccl_text(ranks=1, busbw="0.00")
+    assert "a job of one rank: nothing was exchanged" in read_refusal(file, alone)
+    doubled = "".join(line + "\n" + line + "\n" for line in alone.splitlines())
+    assert "2 jobs of one rank each: nothing was exchanged" in read_refusal(file, doubled)
+
+
+def test_json_lines_are_read_and_a_broken_one_is_named(file: Path) -> None:
+    def line(size: int, micro: float) -> str:
+        row = {"numCycle": 0, "name": "ReduceScatter", "ranks": 8, "size": size, "type": "float"}
+        return json.dumps(row | {"redop": "sum", "inPlace": 0, "time": micro, "algBw": 1.0})
+
+    lines = [line(size, micro) for size, micro in zip(SIZES, TIMES, strict=True)]
+    file.write_text("\n".join([*lines, lines[0][:40], ""]))
+    sweeps = sweep_file.read(file)
+    (only,) = sweeps.measured
+    assert only.key == SweepKey("reduce_scatter", 8, "out-of-place")
+    assert only.sizes == SIZES and only.seconds == MADE
+    assert [note.partition(":")[0] for note in sweeps.notes] == [f"line {len(SIZES) + 1}"]
+
+
+def test_an_operation_is_given_where_the_file_names_none(file: Path) -> None:
+    file.write_text(csv_of())
+    (only,) = sweep_file.read(file, "all_gather").measured
+    assert only.key.operation == "all_gather"
+    file.write_text(ROWS)
+    assert sweep_file.read(file, "all_gather").measured[0].key.operation == "all_reduce"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from costlab.gpu_report import bench, rows
+from costlab.gpu_report import bench, report
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ def test_a_section_without_metrics_fails_unless_it_is_a_gpus_and_there_is_none(
         )
         return SimpleNamespace(wait=lambda _: 0)
 
-    monkeypatch.setenv(rows.OUT, str(tmp_path))
-    monkeypatch.setenv(rows.FILE, str(tmp_path / "rows"))
+    monkeypatch.setenv(report.OUT, str(tmp_path))
+    monkeypatch.setenv(report.FILE, str(tmp_path / "rows"))
     monkeypatch.setattr("costlab.gpu_report.bench.subprocess.Popen", started)
     bench.main(device)
-    reported = {str(row["what"]): row["ok"] for row in rows.read(tmp_path / "rows")}
+    reported = {str(row["what"]): row["ok"] for row in report.read(tmp_path / "rows")}
     assert {name: reported[name] for name in outcomes} == outcomes

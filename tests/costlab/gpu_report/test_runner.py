@@ -17,7 +17,7 @@ from costlab.gpu_report import report as reports
 from costlab.gpu_report import runner
 
 ROOT = Path(__file__).parents[3]
-ROW = "from costlab.gpu_report.rows import tell; tell('first', 'seen', ok=True)\n"
+ROW = "from costlab.gpu_report.report import tell; tell('first', 'seen', ok=True)\n"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,21 @@ def test_the_report_of_another_device_is_not_mixed_with_this_one(
         runner.main(["--device", "cuda", "--out", str(tmp_path)])
     assert "choose another --out" in capsys.readouterr().err
     assert (tmp_path / "report.json").read_text() == before
+
+
+def test_a_stage_whose_package_is_missing_is_skipped_and_runs_once_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without = "import sys; sys.modules['pytest'] = None\n"
+    call = "from costlab.gpu_report.tests import main; sys.exit(main('cpu'))"
+    assert (
+        run_stages(monkeypatch, tmp_path, PlannedStage("tests", "", 60, program=without + call))
+        == 0
+    )
+    assert read_report(tmp_path)["tests"]["state"] == "skipped"
+    assert "--wheels" in read_report(tmp_path)["tests"]["rows"][0]["seen"]
+    assert run_stages(monkeypatch, tmp_path, PlannedStage("tests", "", 60)) == 0
+    assert read_report(tmp_path)["tests"]["state"] == "passed"
 
 
 def test_wheels_of_a_folder_are_there_for_each_stage(

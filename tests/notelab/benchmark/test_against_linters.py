@@ -19,7 +19,8 @@ from notelab.book.relock import relock
 from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.lab import lock as lock_file
-from tests.notelab import faults
+from pages.blocks import ROOT, fill_blocks
+from pages.faults.book import LAB
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench
 
@@ -93,7 +94,7 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(linter / "venv")], check=True)
     rumdl = linter / "venv" / "bin" / "rumdl"
     subprocess.run([rumdl.with_name("python"), "-m", "pip", "install", "-q", RUMDL], check=True)
-    real = faults.ROOT / faults.LAB
+    real = ROOT / LAB
     book = open_lab(real, real_bench())
     files = [
         file for file in book.evidence.list_files() if file.outline and file.outline.structured
@@ -117,8 +118,8 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     markdownlint = [node, str(entry)]
     folder = tmp_path / "book"
     cold = timed(shardbook, folder, environment)
-    note, real_note = "experiments/99-many/note-0500.md", f"{faults.LAB}/fsdp-prefetch.md"
-    timed([*shardbook, real_note], faults.ROOT, environment)  # fills the cache
+    note, real_note = "experiments/99-many/note-0500.md", f"{LAB}/fsdp-prefetch.md"
+    timed([*shardbook, real_note], ROOT, environment)  # fills the cache
     cases = {
         "many": (
             shardbook,
@@ -131,7 +132,7 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
             [*shardbook, real_note],
             [*plain, real_note],
             [*markdownlint, real_note],
-            faults.ROOT,
+            ROOT,
         ),
     }
     runs: dict[str, Runs] = {name: {who: [] for who in WHO} for name in cases}
@@ -142,7 +143,8 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     for language, words in WORDS.items():
         table = _format_measured(words, runs, cold)
         print(f"\n{table}")
-        faults.put_between("measured", f"{table}\n", f"speed{language}.md")
+        page = ROOT / f"docs/reference/speed{language}.md"
+        page.write_text(fill_blocks(page, {"measured": table}), "utf-8")
     assert statistics.median(compute_ratios(runs["many"], "markdownlint")) <= 1 / 6
     assert statistics.median(compute_ratios(runs["mine"], "markdownlint")) <= 0.8
 

@@ -14,8 +14,8 @@ from notelab.cli import cli
 from notelab.report.outcome import LabReport, NoteReport, Report
 from notelab.report.text import write
 from notelab.rules.codes import RULES
+from pages.blocks import ROOT
 from tests.limits import LIMIT
-from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
 
 

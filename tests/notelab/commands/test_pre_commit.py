@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pages.blocks import ROOT
 from tests.limits import LIMIT
-from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
 
 BIN = Path(sys.executable).parent

@@ -6,7 +6,7 @@ import pytest
 
 from notelab.commands import starting
 from notelab.lab.lab import load
-from tests.notelab.faults import ROOT
+from pages.blocks import ROOT
 from tests.notelab.real import real_bench
 from tests.notelab.scratch import Scratch, check_lab, git
 

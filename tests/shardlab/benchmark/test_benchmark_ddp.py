@@ -16,7 +16,7 @@ HIDDEN = (64, 128, 256, 512)
 LAYOUT = table.Layout(
     marker="data-parallel",
     key="hidden",
-    row={"en": "hidden", "es": "hidden"},
+    row={"en": "hidden", "es": "tamaño oculto"},
     columns={
         "DDP": {"en": "DDP", "es": "DDP"},
         "DDP with bucket views": {"en": "DDP, bucket views", "es": "DDP, vistas del bucket"},

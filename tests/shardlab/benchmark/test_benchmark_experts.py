@@ -17,7 +17,7 @@ COLUMNS = {
     experts.OURS: {"en": "shardlab, gloo", "es": "shardlab, gloo"},
 }
 ALL_TO_ALL, ALL_GATHER = (
-    table.Layout(f"experts-{kind}", "hidden", {"en": "hidden", "es": "hidden"}, COLUMNS)
+    table.Layout(f"experts-{kind}", "hidden", {"en": "hidden", "es": "tamaño oculto"}, COLUMNS)
     for kind in ("all-to-all", "all-gather")
 )
 # hidden → at most so many times MoELayer's step (issue 18).

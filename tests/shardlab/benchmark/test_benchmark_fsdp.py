@@ -22,7 +22,7 @@ HIDDEN = (64, 128, 256, 512)
 LAYOUT = table.Layout(
     marker="fully-sharded",
     key="hidden",
-    row={"en": "hidden", "es": "hidden"},
+    row={"en": "hidden", "es": "tamaño oculto"},
     columns={
         "FSDP2": {"en": "FSDP2", "es": "FSDP2"},
         "FSDP1": {"en": "FSDP1", "es": "FSDP1"},

@@ -24,7 +24,7 @@ HIDDEN = (64, 128, 256, 512)
 LAYOUT = table.Layout(
     marker="pipeline",
     key="hidden",
-    row={"en": "hidden", "es": "hidden"},
+    row={"en": "hidden", "es": "tamaño oculto"},
     columns={
         "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
         "torch pipelining": {"en": "torch pipelining", "es": "torch pipelining"},

@@ -20,7 +20,7 @@ HIDDEN = SMALL + LARGE
 LAYOUT = table.Layout(
     marker="tensor-parallel",
     key="hidden",
-    row={"en": "hidden", "es": "hidden"},
+    row={"en": "hidden", "es": "tamaño oculto"},
     columns={
         "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
         "dtensor": {"en": "DTensor", "es": "DTensor"},

@@ -16,6 +16,7 @@ from shardlab.comm import CollectiveError, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.life_cycle import ParameterState
 from tests.shardlab.default_device import on_default_device
+from tests.shardlab.difference import random_like
 from tests.shardlab.fsdp_models import gathered_gradients
 
 HIDDEN, STEPS = 6, 3
@@ -61,8 +62,7 @@ USES = {
 
 
 def batch(step: int, rank: int) -> Tensor:
-    generator = torch.Generator().manual_seed(10 * step + rank)
-    return torch.randn(3, HIDDEN, generator=generator, dtype=torch.float64)
+    return random_like(3, HIDDEN, seed=10 * step + rank)
 
 
 @on_default_device

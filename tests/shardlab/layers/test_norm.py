@@ -26,7 +26,8 @@ def compare(world: World, sequence_parallel: bool) -> tuple[dict[str, float], bo
         for parameter, reference_parameter in zip(
             layer.parameters(), reference.parameters(), strict=True
         ):
-            parameter.copy_(reference_parameter.normal_(generator=torch.Generator().manual_seed(1)))
+            drawn = torch.randn(H, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+            parameter.copy_(reference_parameter.copy_(drawn))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
     g = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
     local_x, local_g = ((ops.local_slice(t, axis, 0) if sequence_parallel else t) for t in (x, g))

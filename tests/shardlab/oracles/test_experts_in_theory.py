@@ -14,6 +14,7 @@ from shardlab.proofs.formulas import memory
 from shardlab.proofs.ledger import Ledger
 from tests.docs.page import ROOT
 from tests.shardlab.default_device import default_device
+from tests.shardlab.difference import random_like
 
 T = H = 128
 EXAMPLE: dict[str, Any] = {
@@ -33,7 +34,7 @@ def sent_forward(world: World, dispatch: str, expert: int, even: bool = False) -
     sizes = {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 4 // expert}
     with default_device(world), moe.megatron(**sizes):
         layer = moe.layer(moe.config(dispatch=dispatch, **EXAMPLE, **layout, **settings))
-        x_TBH = torch.randn(T, 1, H, generator=torch.Generator().manual_seed(world.rank))
+        x_TBH = random_like(T, 1, H, seed=world.rank)
         with Ledger() as ledger:
             layer(x_TBH.to(next(layer.parameters())))
     return sum(entry.wire for entry in ledger.entries)

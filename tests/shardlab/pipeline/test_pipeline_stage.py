@@ -16,6 +16,7 @@ from shardlab.pipeline.lockstep import with_exchanges
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward_one_backward
 from tests.shardlab import pieces
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding
 from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
 from tests.shardlab.pipeline.test_pipeline_run import Differences
@@ -57,6 +58,7 @@ class Counting(nn.Module):
         return y
 
 
+@on_default_device
 def measure_peaks(world: World) -> dict[str, tuple[int, int, int]]:
     peaks = {}
     for kind in ("gpipe", "1f1b", "forward-only"):
@@ -80,6 +82,7 @@ def test_activations_live_from_forward_to_backward_and_outputs_until_they_are_se
             assert outputs <= 3 + (rank == 3), kind  # this one, and two sends under way
 
 
+@on_default_device
 def evaluate(world: World) -> dict[str, float]:
     """Forward only: the losses of training, and nothing left behind."""
     axis = world.axis("pipeline", range(world.size))
@@ -109,6 +112,7 @@ def test_evaluation_gives_the_same_losses_and_leaves_no_gradient(pool) -> None:
     assert max(ranks[1].values()) <= 1e-12
 
 
+@on_default_device
 def run_with_frozen_stage(world: World) -> Differences:
     """Stages without gradients: the first, one between, one that ignores its input."""
     axis = world.axis("pipeline", range(world.size))
@@ -139,6 +143,7 @@ def test_a_frozen_stage_hands_gradients_on(pool) -> None:
     assert list_exceeding(pool(4).run(run_with_frozen_stage)) == []
 
 
+@on_default_device
 def crossed(world: World) -> list[float]:
     """A list whose receives come in another order than the sends; `check` would refuse it."""
     send = [Forward(0), Forward(1), Send(Forward(0)), Send(Forward(1))]
@@ -165,6 +170,7 @@ class Deaf(nn.Module):
         return self.value.expand(x.shape)  # not contiguous either
 
 
+@on_default_device
 def deaf(world: World) -> tuple[float, float]:
     axis = world.axis("pipeline", range(world.size))
     chunk = Deaf() if world.rank else nn.Linear(HIDDEN, HIDDEN, dtype=torch.float64)
@@ -194,6 +200,7 @@ class Turned(nn.Module):
         return (self.weight @ x.t()).t()
 
 
+@on_default_device
 def turned(world: World) -> float:
     axis = world.axis("pipeline", range(world.size))
     x = torch.arange(4 * HIDDEN, dtype=torch.float64).view(4, HIDDEN) / 100
@@ -211,6 +218,7 @@ def test_what_is_sent_need_not_be_contiguous(pool) -> None:
     assert max(pool(2).run(turned)) <= 1e-12
 
 
+@on_default_device
 def run_on_one_rank(world: World) -> dict[str, dict[str, float]]:
     """One stage that holds every piece: nothing is sent, results go from chunk to chunk."""
     order = [
@@ -237,6 +245,7 @@ def test_chunks_of_one_stage_need_no_message(pool) -> None:
     assert list_exceeding(pool(1).run(run_on_one_rank)) == []
 
 
+@on_default_device
 def refusals(world: World) -> list[str]:
     axis = Axis.alone("pipeline")
     words = []

@@ -100,9 +100,10 @@ def alone(world: World, config: GPTConfig, kind: str, steps: int) -> History:
 
 
 def train(world: World, case: Case) -> tuple[list[GPT], History]:
+    link = case.link if world.device.type == "cpu" else "torch"  # shared memory is the host's
     grid = Grid(
         world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data,
-        links=dict.fromkeys(("tensor", "pipeline", "data", "embedding"), case.link),
+        links=dict.fromkeys(("tensor", "pipeline", "data", "embedding"), link),
     )  # fmt: skip
     config, pieces = config_of(case), case.pipeline * CHUNKS[case.schedule]
     chunks = [

@@ -22,6 +22,8 @@ from tests.site.scratch_site import build, make_site
         ("experiments/lab/note.md", "../../docs/reference/notes.md", "../../reference/notes.md"),
         ("experiments/lab/note.md", "../other/RESULTS.md#row", "../other/RESULTS.md#row"),
         ("solutions/ref.md", "../experiments/lab/note.md", "../experiments/lab/note.md"),
+        ("theory/04.md", "../../tools/shardlab/a/b.py", "../tools/shardlab/a/b.py"),
+        ("index.md", "../tools/notelab/cli.py", "../tools/notelab/cli.py"),
         ("index.md", "#here", "#here"),
         ("index.md", "https://example.org/a", "https://example.org/a"),
         ("index.md", "../../../etc/passwd", "../../../etc/passwd"),

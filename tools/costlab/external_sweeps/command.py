@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
               show_default=True)  # fmt: skip
-def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str) -> int:
+@click.option("--operation", default="", metavar="NAME",
+              help="The collective, as all_reduce, of a file that doesn't name it.")  # fmt: skip
+def fit(
+    file: Path, at: tuple[int, ...], figure: Path | None, output_format: str, operation: str
+) -> int:
     """Fit a sweep that something else measured.
 
-    FILE is what nccl-tests printed or wrote with -J, a CSV with `bytes` and `us` (or `ms`,
+    FILE is a log with what nccl-tests printed, whatever stands in front of its lines, or what it
+    wrote with -J or RCCL's tests as JSON lines, a CSV with `bytes` and `us` (or `ms`,
     `seconds`; `operation` and `ranks` if it has them), or a result of this bench.
 
     Says how wrong a shorter sweep would have been about the sizes that this one has, so how far
@@ -45,7 +50,10 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
     from costlab.external_sweeps import fitted, sweep_file
     from costlab.sections.fit.piecewise import LEAST
 
-    sweeps = sweep_file.read(file)
+    read = sweep_file.read(file, operation)
+    sweeps = read.measured
+    for note in read.notes:
+        click.echo(f"note: {file.name}: {note}", err=True)
     few = [sweep for sweep in sweeps if len(sweep.sizes) < LEAST]
     if few:
         raise click.UsageError(

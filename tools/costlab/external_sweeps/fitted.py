@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from costlab.external_sweeps.extrapolation import Tried, erred, tried
-from costlab.external_sweeps.sweep_file import Measured
+from costlab.external_sweeps.rows import Measured
 from costlab.sections.fit.fit import unseen
 from costlab.sections.fit.piecewise import LEAST, Curve, piecewise
 

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from costlab.gpu_report.rows import OUT, seconds_left, tell
+from costlab.gpu_report.report import OUT, seconds_left, tell
 
 
 def main(device: str) -> int:

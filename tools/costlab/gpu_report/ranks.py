@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 
-from costlab.gpu_report.rows import tell
+from costlab.gpu_report.report import tell
 
 
 @dataclass(frozen=True)

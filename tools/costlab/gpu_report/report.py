@@ -1,10 +1,22 @@
-"""A report: its stages, in order of what one would miss first, and the page of what they found."""
+"""A report: its stages, what a stage finds, and the page of it.
 
+A stage writes each finding, a row, down at once: a stage that is killed keeps its rows.
+"""
+
+import json
+import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+FILE = "SHARDBOOK_ROWS"
+SECONDS = "SHARDBOOK_SECONDS"
+OUT = "SHARDBOOK_OUT"
+SKIPPED = 77  # exit status of a stage that lacks a package
+_BEGAN = time.monotonic()
 _MARKS = {True: "ok", False: "**failed**", None: ""}
 
 
@@ -30,16 +42,14 @@ class Stage:
 
 
 STAGES = (
-    # Its output stands in the report.
+    # Their output stands in the report.
     Stage(
-        "probe", "driver, torch, NCCL, clocks, topology, what can't be imported", 90, logged=False
+        "probe", "torch's own report on its environment; what can't be imported", 90, logged=False
     ),
-    Stage("smoke", "every collective, dtype and size against sums of the CPU; a killed rank", 240),
-    Stage("tests", "the kernels' own tests", 390),
-    Stage("train", "lab 01's losses on every grid; a GPT in bf16: tokens/s, MFU, memory", 330),
+    Stage("tests", "the kernels' own tests", 420),
+    Stage("train", "lab 01's losses on every grid; a GPT in bf16: tokens/s, MFU, memory", 420),
     # It leaves bench.json, and its samples.
-    Stage("bench", "tools/bench, quick", 420, logged=False),
-    Stage("matrix", "torch.compile, autocast and checkpointing, alone and together", 210),
+    Stage("bench", "tools/bench, quick", 600, logged=False),
 )
 
 
@@ -88,3 +98,35 @@ def _section(name: str, stage_report: Mapping[str, Any]) -> Sequence[str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def tell(what: str, seen: object, *, ok: bool | None = None) -> None:
+    """Write a row.
+
+    Args:
+        what: was tried or asked.
+        seen: what came of it, in a line.
+        ok: whether that is as it must be; None for what is only said.
+    """
+    row = {"what": what, "seen": " ".join(str(seen).split())[:400], "ok": ok}
+    mark = {True: "ok", False: "FAILED", None: "-"}[ok]
+    print(f"{time.monotonic() - _BEGAN:6.1f} s {mark:6} {what}: {row['seen']}", flush=True)
+    if FILE in os.environ:
+        with Path(os.environ[FILE]).open("a", encoding="utf-8") as rows:
+            rows.write(json.dumps(row) + "\n")
+
+
+def read(file: Path) -> list[dict[str, object]]:
+    """Return the rows of a stage; the last may have been cut off."""
+    rows = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            print(f"a row was cut off: {line[:60]}", file=sys.stderr)
+    return rows
+
+
+def seconds_left(share: float = 1.0) -> float:
+    """Return how long this stage may still take, if it may take `share` of its time."""
+    return float(os.environ.get(SECONDS, "600")) * share - (time.monotonic() - _BEGAN)

@@ -16,14 +16,23 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from costlab.gpu_report import rows
-from costlab.gpu_report.report import STAGES, Stage, markdown
+from costlab.gpu_report.report import (
+    FILE,
+    OUT,
+    SECONDS,
+    SKIPPED,
+    STAGES,
+    Stage,
+    markdown,
+    read,
+)
 
 ROOT = Path(__file__).parents[3]
 TAIL = 200 * 1024  # bytes of a log that are kept: its end says why
 LINES = 60  # of the end of an output that the report shows
 LEAST = 20  # seconds: with fewer left a stage isn't begun
 PASSED, FAILED, LATE, NOT_RUN = "passed", "failed", "out of time", "not run"
+MISSING = "skipped"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,8 +78,7 @@ def _run(
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            env=environment
-            | {rows.FILE: str(file), rows.SECONDS: str(int(limit)), rows.OUT: str(options.out)},
+            env=environment | {FILE: str(file), SECONDS: str(int(limit)), OUT: str(options.out)},
         )
         try:
             status: int | None = process.wait(limit)
@@ -80,9 +88,12 @@ def _run(
             _end(process)
     text = log.read_bytes()[-TAIL:].decode(errors="replace")
     log.write_text(text, encoding="utf-8")
-    rows_read = rows.read(file)
+    rows_read = read(file)
     wrong = [row for row in rows_read if row["ok"] is False]
-    state = LATE if status is None else FAILED if status or wrong or not rows_read else PASSED
+    if status == SKIPPED:
+        state = MISSING
+    else:
+        state = LATE if status is None else FAILED if status or wrong or not rows_read else PASSED
     end = {}
     if state != PASSED or not stage.logged:
         end = {"tail": "\n".join(text.splitlines()[-LINES:])}

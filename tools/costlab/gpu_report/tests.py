@@ -6,7 +6,7 @@ It is a plugin of the pytest that it starts: what it has counted stands in the r
 from collections import Counter
 from pathlib import Path
 
-from costlab.gpu_report.rows import seconds_left, tell
+from costlab.gpu_report.report import SKIPPED, seconds_left, tell
 
 ROOT = Path(__file__).parents[3]
 SHOWN = 40  # failures, each a row
@@ -60,9 +60,12 @@ def _cause(report: object) -> str:
 
 
 def main(device: str) -> int:
-    """Run the tests; return pytest's status, 0 where time ended it and nothing had failed."""
-    import pytest
-
+    """Run the tests; return 1 if one failed, `SKIPPED` where pytest isn't installed."""
+    try:
+        import pytest
+    except ImportError:
+        tell("pytest", "it isn't installed: `--wheels` brings it")
+        return SKIPPED
     tally = Tally()
     folders = [f"tests/shardlab/{folder}" for folder in ORDER]
     options = ["--device", device, "-p", "no:cacheprovider", "-q", "--tb=short", "--no-header"]

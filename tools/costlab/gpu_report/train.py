@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from costlab.gpu_report import ranks
-from costlab.gpu_report.rows import seconds_left, tell
+from costlab.gpu_report.report import seconds_left, tell
 
 LAB = Path(__file__).parents[3] / "experiments" / "35-three-d" / "train.py"
 NEAR = 1e-4

@@ -8,10 +8,9 @@ from hashlib import sha256
 import msgspec
 
 from notelab.book.sibling_locks import KnownBlob, SiblingLocks
-from notelab.cache import cache_key, get_or_compute
+from notelab.cache import cache_key, code_version, get_or_compute
 from notelab.cited import outline
 from notelab.cited.outline import Outline
-from notelab.code_version import code_version
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from notelab.cache import DiskCache, cache_key, get_or_compute
-from notelab.code_version import code_version
+from notelab.cache import DiskCache, cache_key, code_version, get_or_compute
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.regular_files import read_regular
 

@@ -8,10 +8,32 @@ import msgspec
 
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.mermaid import fingerprint
-from notelab.mermaid.parsed import EngineMissing, Parsed
 
 if TYPE_CHECKING:
     from notelab.mermaid.engine_thread import EngineThread
+from notelab.errors import NotelabError
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """The result of parsing one diagram.
+
+    `type` is mermaid's name for the type without its version: flowchart, sequence, gantt, class,
+    state. `labels` are the texts that a reader sees, each as often as it is drawn, without markup.
+    `line` counts from 1 within the diagram's text. `settled` is False if the result depends on this
+    run (out of time or memory) and must not be cached.
+    """
+
+    ok: bool
+    type: str = ""
+    labels: list[str] = []
+    error: str | None = None
+    line: int | None = None
+    settled: bool = True
+
+
+class EngineMissing(NotelabError):  # noqa: N818 (it says what is the matter)
+    """There is no script engine or no bundle to run mermaid with, so diagrams cannot be checked."""
+
 
 # The processor time that a run may spend on new diagrams: a base and a little more for each, up to
 # a minute in total. If there are very many, it is three times what an average diagram costs (about

@@ -8,8 +8,8 @@ import threading
 import time
 from queue import Empty, SimpleQueue
 
+from notelab.mermaid.diagrams import Parsed
 from notelab.mermaid.engine import STACK, Engine
-from notelab.mermaid.parsed import Parsed
 
 _POLL_SECONDS = 0.2  # a signal is handled between two waits where a wait can't be interrupted
 TimedParse = tuple[Parsed, float]

@@ -11,8 +11,7 @@ from functools import partial
 import msgspec
 
 from notelab.book.workbook import CheckSession
-from notelab.cache import cache_key, get_or_compute
-from notelab.code_version import code_version
+from notelab.cache import cache_key, code_version, get_or_compute
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
 from notelab.sources.package import Package, UnreadableMemberError

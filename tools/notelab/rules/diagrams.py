@@ -1,16 +1,51 @@
 """N3xx: checks that each diagram draws, and that each expected diagram has its labels."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.lab.lab_file import ExpectedDiagram
-from notelab.mermaid.diagrams import Diagrams
-from notelab.mermaid.parsed import Parsed
+from notelab.mermaid.diagrams import Diagrams, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
 from notelab.report.finding import TOP, Finding
-from notelab.rules import gantt
+
+EXPECTED = "`dateFormat x` and whole numbers; `axisFormat %Q` shows them on the axis as they are"
+_FORMAT = re.compile(r"^[ \t]*dateFormat[ \t]+(\S+)", re.MULTILINE)
+_NO_TASK = ("%%", "title ", "section ", "click ", "accTitle", "accDescr")
+_TAGS = {"active", "done", "crit", "milestone", "vert"}
+_WHOLE = re.compile(r"[0-9]+\Z")
+_FRACTION = re.compile(r"-?[0-9]*\.[0-9]+\Z")
+
+
+class MisreadTask(NamedTuple):
+    """A task that mermaid draws at other times than written; `line` counts from 1."""
+
+    line: int
+    task: str
+    why: str
+
+
+def find_misread(text: str) -> Iterator[MisreadTask]:
+    """Yield the tasks that mermaid misreads in a gantt diagram whose times are numbers."""
+    date_format = _FORMAT.search(text)
+    if date_format is None or date_format[1] not in ("x", "X"):
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        name, _, data = line.strip().partition(":")
+        if name.startswith(_NO_TASK):
+            continue
+        times = [part.strip() for part in data.split(",")]
+        times = [part for part in times if part not in _TAGS][-2:]
+        fractions = [part for part in times if _FRACTION.match(part)]
+        if fractions:
+            why = f"mermaid reads whole numbers only, not {fractions[0]}"
+            yield MisreadTask(number, name.rstrip(), why)
+        elif date_format[1] == "X" and len(times) == 2 and _WHOLE.match(times[0]) and int(times[0]):
+            why = f"mermaid reads its start, {times[0]}, as milliseconds, though X means seconds"
+            yield MisreadTask(number, name.rstrip(), why)
 
 
 def findings(view: ParsedPage, diagrams: Diagrams) -> Iterator[Finding]:
@@ -87,12 +122,12 @@ def _check_diagram(
         )
         return
     if parsed is not None and parsed.type == "gantt":
-        for task in gantt.find_misread(diagram.text):
+        for task in find_misread(diagram.text):
             yield view.finding(
                 "N308",
                 _span(diagram, task.line),
                 f"{subject} draws “{task.task}” at other times than its line gives: {task.why}",
-                expected=gantt.EXPECTED,
+                expected=EXPECTED,
             )
     if parsed is not None and expected:
         yield from _check_labels(view, diagram, expected, parsed)

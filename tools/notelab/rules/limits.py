@@ -8,9 +8,72 @@ from notelab.errors import display_path
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
-from notelab.page.note import Note, ProseBlock
+from notelab.page.note import Heading, Note, ProseBlock
 from notelab.report.finding import TOP, Finding
-from notelab.rules import closing, commit_table
+from notelab.rules import commit_table
+
+
+def check_closing_section(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Finding]:
+    """Check a note's last section."""
+    mentions = view.page.table.closing_mentions.get(view.page.language)
+    if not mentions:
+        return
+    closing_heading = lab.closing_heading(view.page.language)
+    closings = [
+        heading
+        for heading in note.headings
+        if heading.text.casefold() == closing_heading.casefold()
+    ]
+    sections = [heading for heading in note.headings if heading.level <= 2]
+    if not closings:
+        yield view.finding(
+            "N109",
+            TOP,
+            "the note has no closing section",
+            expected=f"a last section `## {closing_heading}`",
+            found=f"last section `{sections[-1].text}`" if sections else "no section",
+        )
+        return
+    closing, last = closings[-1], note.headings[-1]
+    if closing is not last:
+        yield view.finding(
+            "N110",
+            closing.span,
+            "the closing is not the last section",
+            expected=f"nothing after `## {closing_heading}`",
+            found=f"`{last.text}`",
+        )
+    elif closing.level != 2:
+        yield view.finding(
+            "N110",
+            closing.span,
+            f"the closing's heading is of level {closing.level}",
+            expected=f"level 2: `## {closing_heading}`",
+            found=f"level {closing.level}",
+        )
+    yield from _check_closing(view, closing, mentions)
+
+
+def _check_closing(view: ParsedPage, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
+    if closing.paragraphs != 1 or closing.other_blocks:
+        extra = f" and {closing.other_blocks} other blocks" if closing.other_blocks else ""
+        yield view.finding(
+            "N111",
+            closing.span,
+            "the closing is not one paragraph",
+            expected="one paragraph and nothing else",
+            found=f"{closing.paragraphs} paragraphs{extra}",
+        )
+    prose = " ".join(closing.prose.split()).casefold()
+    if not any(mention.casefold() in prose for mention in mentions):
+        yield view.finding(
+            "N112",
+            closing.span,
+            "the closing mentions nothing from `closing-mentions`",
+            expected="one of " + ", ".join(f"“{mention}”" for mention in mentions),
+            found=f"“{prose[:60]}…”" if prose else "no prose",
+        )
+
 
 _TO_DO_CODES = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind
 
@@ -58,7 +121,7 @@ def page_findings(lab: Lab, view: ParsedPage, pinned: dict[str, Pin]) -> Iterato
         yield from commit_table.findings(lab, view, view.note, pinned)
     yield from _check_words(view, view.note)
     yield from _check_choices(view, view.note)
-    yield from closing.findings(lab, view, view.note)
+    yield from check_closing_section(lab, view, view.note)
 
 
 def _check_readable(view: ParsedPage) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 A page of docs/ links to a note as `../../experiments/LAB/note.md`, a note to a page of the
 reference as `../../docs/reference/notes.md`: these are their places in the repository. In the site
-docs/ is the root and the workbook's folders are below it, so such a link loses or gains a step.
+docs/ is the root and the workbook's folders are below it, so such a link loses or gains a step. The
+same holds for a link to a source file, such as `../../tools/shardlab/comm/axis.py`.
 """
 
 import posixpath
@@ -31,7 +32,7 @@ def rewrite_link(link: str, page: str) -> str:
     top, _, rest = target.partition("/")
     if top == "docs":
         site_path = rest
-    elif top in FOLDERS:
+    elif target.startswith(tuple(f"{folder}/" for folder in FOLDERS)):
         site_path = target
     else:
         return "" if page == CHANGELOG else link

@@ -1,1 +1,0 @@
-"""The pages "Since the pin", which list the sentences that newer releases made false."""

@@ -1,0 +1,1 @@
+"""Pages that show what the code of a lab or a theory page prints or computes."""
