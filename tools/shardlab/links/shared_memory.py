@@ -186,8 +186,8 @@ class SharedMemoryLink(Transport):
         next_check = begin + _CHECK_SECONDS
         while (lane.word, lane.value) == (word, value) and words[word] < value:
             for link in self._links:
-                for other in link.lanes:
-                    other.advance()
+                for any_lane in link.lanes:
+                    any_lane.advance()
             if now - begin < _YIELD_SECONDS:
                 os.sched_yield()
             else:

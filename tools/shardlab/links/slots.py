@@ -31,12 +31,12 @@ class _Views(NamedTuple):
     """One slot of every rank, in the dtype and shape that a step needs.
 
     Attributes:
-        mine: this rank's slot [R, c].
+        local: this rank's slot [R, c].
         rows: of each rank's slot the row for this rank, [1, c].
         stack: the same as one tensor [N, c].
     """
 
-    mine: Tensor
+    local: Tensor
     rows: tuple[Tensor, ...]
     stack: Tensor
 
@@ -133,7 +133,7 @@ class Slots(Lane):
                 if words[self._taken[peer]] <= step - DEPTH:
                     yield peer, self._taken[peer], step - DEPTH + 1
             if source is None or source == me:
-                views.mine.copy_(x_Rc)
+                views.local.copy_(x_Rc)
             words[self._posted[me] + 1 + depth] = signature
             fence()
             words[self._posted[me]] = step + 1
