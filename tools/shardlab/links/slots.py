@@ -7,8 +7,7 @@ takes the sum of what they have put, or the concatenation:
     put whole        all_reduce          all_gather
     put N rows       reduce_scatter      all_to_all
 
-Dimension key: N ranks, D slots of a rank, R rows of an input (N or 1), S rows of an output (N or
-1), K elements of a row, c of them (the columns) in one step.
+Dimension key: N ranks, D slots of a rank, K elements of a row, c of them (the columns) in a step.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class _Views(NamedTuple):
     """One slot of every rank, in the dtype and shape that a step needs.
 
     Attributes:
-        local: this rank's slot [R, c].
-        rows: of each rank's slot the row for this rank, [1, c].
+        local: this rank's slot, in the shape of the input.
+        rows: of each rank's slot the row for this rank, in the shape of the output.
         stack: the same as one tensor [N, c].
     """
 
@@ -65,14 +64,14 @@ class Slots(Lane):
 
     def barrier(self) -> Steps:
         """Wait for every rank."""
-        empty = torch.empty(1, 0, dtype=torch.uint8)
+        empty = torch.empty(0, dtype=torch.uint8)
         return self._steps("barrier", empty, empty, lambda *_: None)
 
     def all_reduce(self, x: Tensor, out: Tensor, op: str) -> Steps:
         """Add in rank order, so that all ranks get the same bits."""
         if self._size > 2 and x.nbytes > WHOLE_BYTES:
             return self._all_reduce_in_parts(x.view(-1), out.view(-1), op)
-        return self._steps(f"all_reduce {op}", x.view(1, -1), out.view(1, -1), _REDUCTIONS[op])
+        return self._steps(f"all_reduce {op}", x, out, _REDUCTIONS[op])
 
     def _all_reduce_in_parts(self, x_K: Tensor, out_K: Tensor, op: str) -> Steps:
         """Let each rank add one part and get the others, while a slot's values are in the cache.
@@ -93,17 +92,16 @@ class Slots(Lane):
 
     def reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Steps:
         """Add this rank's rows, in rank order."""
-        x_NK = x.view(self._size, out.numel())
-        return self._steps(f"reduce_scatter {op}", x_NK, out.view(1, -1), _REDUCTIONS[op])
+        return self._steps(f"reduce_scatter {op}", x, out, _REDUCTIONS[op], rows=self._size)
 
     def all_gather(self, x: Tensor, out: Tensor) -> Steps:
         """Concatenate the ranks' tensors."""
-        return self._steps("all_gather", x.view(1, -1), out.view(self._size, x.numel()), _stack)
+        return self._steps("all_gather", x, out.view(self._size, x.numel()), _stack)
 
     def all_to_all(self, x: Tensor, out: Tensor) -> Steps:
         """Concatenate the ranks' rows for this rank."""
-        x_NK, out_NK = (t.view(self._size, x.numel() // self._size) for t in (x, out))
-        return self._steps("all_to_all", x_NK, out_NK, _stack)
+        out_NK = out.view(self._size, x.numel() // self._size)
+        return self._steps("all_to_all", x, out_NK, _stack, rows=self._size)
 
     def broadcast(self, out: Tensor, source: int) -> Steps:
         """Take the tensor of rank `source`."""
@@ -112,28 +110,34 @@ class Slots(Lane):
             if source != self._me:
                 out_c.copy_(views.rows[source])
 
-        return self._steps("broadcast", out.view(1, -1), out.view(1, -1), take, source=source)
+        return self._steps("broadcast", out, out, take, source=source)
 
     def _steps(
-        self, name: str, x_RK: Tensor, out_SK: Tensor, take: Take, *, source: int | None = None
-    ) -> Steps:
-        """Put the input and take the output, some columns a step; only `source` puts, if given."""
+        self, name: str, x: Tensor, out: Tensor, take: Take, *, rows: int = 1,
+        source: int | None = None,
+    ) -> Steps:  # fmt: skip
+        """Put the `rows` of the input and take the output, some columns of each row in a step.
+
+        If `source` is given, only that rank puts.
+        """
         words, me = self.words, self._me
-        rows, columns = x_RK.shape
-        signature = encode(name, x_RK.dtype, source or 0) + x_RK.numel()
-        width = self._slots_NDB.shape[2] // x_RK.itemsize // rows
+        columns = x.numel() // rows
+        signature = encode(name, x.dtype, source or 0) + x.numel()
+        width = self._slots_NDB.shape[2] // x.itemsize // rows
         needed = self._peers if source is None else [source] * (source != me)
         for begin in range(0, max(1, columns), width):
-            x_Rc, out_Sc, step = x_RK, out_SK, self._step
+            part, out_part, step = x, out, self._step
             if columns > width:
-                x_Rc, out_Sc = (t[:, begin : begin + width] for t in (x_RK, out_SK))
+                part = x.view(rows, columns)[:, begin : begin + width]
+                out_part = out.view(-1, columns)[:, begin : begin + width]
             depth = step % DEPTH
-            views = self._views(x_RK.dtype, rows, x_Rc.shape[1])[depth]
+            row = out_part.shape[1:] if take is _stack else out_part.shape
+            views = self._views(x.dtype, rows, part.shape, row)[depth]
             for peer in self._peers:
                 if words[self._taken[peer]] <= step - DEPTH:
                     yield peer, self._taken[peer], step - DEPTH + 1
             if source is None or source == me:
-                views.local.copy_(x_Rc)
+                views.local.copy_(part)
             words[self._posted[me] + 1 + depth] = signature
             fence()
             words[self._posted[me]] = step + 1
@@ -144,25 +148,28 @@ class Slots(Lane):
             for peer in needed:
                 if words[self._posted[peer] + 1 + depth] != signature:
                     raise self._mismatch_error(signature, needed, depth)
-            take(views, out_Sc)
+            take(views, out_part)
             fence()
             self._step = step + 1
             words[self._taken[me]] = step + 1
 
-    def _views(self, dtype: torch.dtype, rows: int, columns: int) -> tuple[_Views, ...]:
+    def _views(
+        self, dtype: torch.dtype, rows: int, local: torch.Size, row: torch.Size
+    ) -> tuple[_Views, ...]:
         """Return the views of each slot; cached, since making one costs as much as a copy."""
-        key = (dtype, rows, columns)
+        key = (dtype, rows, local, row)
         if key not in self._cache:
             if len(self._cache) >= _MAX_VIEWS:
                 self._cache.clear()
-            slots_NDC = self._slots_NDB.view(dtype)[:, :, : rows * columns]
-            slots_NDRc = slots_NDC.view(self._size, DEPTH, rows, columns)
-            row = self._me if rows > 1 else 0
+            slots_NDC = self._slots_NDB.view(dtype)
+            columns = local.numel() // rows
+            begin = self._me * columns if rows > 1 else 0
+            taken_NDc = slots_NDC[:, :, begin : begin + columns]
             self._cache[key] = tuple(
                 _Views(
-                    slots_NDRc[self._me, depth],
-                    slots_NDRc[:, depth, row : row + 1].unbind(),
-                    slots_NDRc[:, depth, row],
+                    slots_NDC[self._me, depth, : local.numel()].view(local),
+                    taken_NDc[:, depth].view(self._size, *row).unbind(),
+                    taken_NDc[:, depth],
                 )
                 for depth in range(DEPTH)
             )
@@ -176,18 +183,18 @@ class Slots(Lane):
         return CollectiveError("\n".join(lines))
 
 
-def _add(views: _Views, out_c: Tensor) -> None:
+def _add(views: _Views, out: Tensor) -> None:
     first, second, *rest = views.rows
-    torch.add(first, second, out=out_c)
+    torch.add(first, second, out=out)
     for row in rest:
-        torch.add(out_c, row, out=out_c)
+        torch.add(out, row, out=out)
 
 
-def _maximum(views: _Views, out_c: Tensor) -> None:
+def _maximum(views: _Views, out: Tensor) -> None:
     first, second, *rest = views.rows
-    torch.maximum(first, second, out=out_c)
+    torch.maximum(first, second, out=out)
     for row in rest:
-        torch.maximum(out_c, row, out=out_c)
+        torch.maximum(out, row, out=out)
 
 
 def _stack(views: _Views, out_Nc: Tensor) -> None:
