@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import torch.distributed
 
+from pages.programs import TRAIN, script
 from pages.runs.theory_06 import SWEEP
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs import causal_work, formulas
@@ -28,7 +29,6 @@ from shardlab.proofs.collective import Call, Traffic
 from shardlab.proofs.formulas import experts, memory, seconds
 from shardlab.proofs.schedules.timeline import bubble, simulate
 from tests.docs.page import ROOT, spanish_page
-from tests.shardlab.labs.lab_pages import TRAIN, script
 
 PAGES = [page for page in sorted((ROOT / "docs/theory").glob("*.md")) if ".es." not in page.name]
 LISTED = tomllib.loads(Path(__file__).with_name("numerals.toml").read_text("utf-8"))

@@ -7,8 +7,8 @@ import pytest
 
 from notelab.page.citation import format_citation
 from pages.blocks import ROOT
+from pages.museum import load_museum
 from pages.since.data import load_data, load_judged
-from tests.shardlab.compositions.pages import load_museum
 
 MUSEUM = "experiments/36-compositions/MUSEUM.md"
 ROOMS = load_museum()["room"]

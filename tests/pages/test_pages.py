@@ -4,7 +4,12 @@ import pytest
 
 from pages import catalog
 
+SLOW = ("lab-00b", "lab-04")
 
-@pytest.mark.parametrize("name", catalog.MODULES)
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.ci] * (name in SLOW)) for name in catalog.MODULES],
+)
 def test_a_page_is_what_its_command_writes(name: str) -> None:
     assert catalog.list_stale(name) == [], f"run `python -m pages {name}`"

@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Any
 
-from tests.shardlab.labs.lab_pages import TRAIN, script
+from pages.programs import TRAIN, script
 
 RUN = {
     "steps": 8, "every": 1, "layers": 2, "hidden": 16, "heads": 4, "vocabulary": 70, "sequence": 8,

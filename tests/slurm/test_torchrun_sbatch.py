@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from pages.blocks import ROOT
+from pages.programs import TRAIN, script
 from shardlab.comm import World
 from tests.costlab.network.namespaces import inside
-from tests.shardlab.labs.lab_pages import ROOT, TRAIN, script
 from tests.slurm.cluster import explain_lack
 from tests.slurm.mortal import RUN
 

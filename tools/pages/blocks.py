@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "docs" / "measured"
@@ -20,6 +22,21 @@ def in_language(page: str, language: str) -> Path:
     return ROOT / f"{page}{'' if language == LANGUAGES[0] else f'.{language}'}.md"
 
 
+def lab_page(lab: str, language: str) -> Path:
+    """Return the path of a lab's page."""
+    return in_language(f"docs/labs/{lab}", language)
+
+
+def solution_page(lab: str, language: str) -> Path:
+    """Return the path of the answers to a lab's exercises."""
+    return in_language(f"solutions/{lab}", language)
+
+
+def python_blocks(path: Path) -> list[str]:
+    """Return a page's Python, block by block."""
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.M | re.S)
+
+
 def read_block(path: Path, block: str) -> str:
     """Return what a page shows in a block."""
     return _split(path, path.read_text("utf-8"), block)[1].rstrip("\n")
@@ -32,6 +49,12 @@ def fill_blocks(path: Path, blocks: Mapping[str, str]) -> str:
         before, _, after = _split(path, text, block)
         text = f"{before}{new}\n{after}"
     return text
+
+
+def read_words(name: str) -> dict[str, dict[str, Any]]:
+    """Return the words of a page's tables, by language."""
+    words = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+    return dict(words[name])
 
 
 def table(head: list[str], align: str, rows: list[list[str]]) -> str:

@@ -13,26 +13,13 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.opening import open_session
-from pages.blocks import MEASURED, fill_blocks, in_language
+from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words
 from pages.faults.book import Row, copy_of_the_lab, plant
 from pages.faults.mutations import plants
 
 RECORD = MEASURED / "promise.json"
 Measured = dict[str, dict[str, Row]]
-HEADS = {
-    "en": ("fault, in every citation", "planted", "lock in place", "made anew: notes", "reference"),
-    "es": ("fallo, en cada cita", "plantados", "lock en su sitio", "rehecho: notas", "referencia"),
-}
-SPANISH = {
-    "shifted by 1 to 4 lines": "desplazada de 1 a 4 líneas",
-    "shifted by 5 to 50 lines": "desplazada de 5 a 50 líneas",
-    "pointing at another function": "apunta a otra función",
-    "pointing into another file": "apunta a otro archivo",
-    "past the end of the file": "más allá del final del archivo",
-    "reversed": "al revés",
-    "straddling two functions": "a caballo entre dos funciones",
-    "too wide": "demasiado ancha",
-}
+WORDS = read_words("promise")
 
 
 def table(measured: Measured) -> dict[str, Row]:
@@ -65,11 +52,11 @@ def save(measured: Measured) -> None:
 
 def format_table(rows: dict[str, Row], language: str) -> str:
     """Return the table as the page shows it."""
-    lines = ["| " + " | ".join(HEADS[language]) + " |", "|---|--:|--:|--:|--:|"]
+    lines = ["| " + " | ".join(WORDS[language]["head"]) + " |", "|---|--:|--:|--:|--:|"]
     for name, row in rows.items():
         rates = (row.with_lock.rate, row.relocked_in_notes.rate, row.relocked_in_reference.rate)
         rate_cells = " | ".join(f"{100 * rate:.1f} %" for rate in rates)
-        label = SPANISH[name] if language == "es" else name
+        label = WORDS[language].get(name, name)
         # Spanish parts thousands with a space; a comma would be its decimal sign.
         planted = f"{row.with_lock.planted:,}".replace(",", "\u202f" if language == "es" else ",")
         lines.append(f"| {label} | {planted} | {rate_cells} |")
@@ -91,6 +78,6 @@ def record() -> None:
 def render() -> Iterator[tuple[Path, str]]:
     """Yield the page in each language."""
     rows = table(load())
-    for language in HEADS:
+    for language in LANGUAGES:
         path = in_language("docs/reference/promise", language)
         yield path, fill_blocks(path, {"faults": format_table(rows, language)})

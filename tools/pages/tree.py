@@ -1,11 +1,12 @@
 """The design: the list of the repository's folders, a line each.
 
-A folder's line is the first sentence of its `__init__.py`, or is in FOLDERS below.
+A folder's line is the first sentence of its `__init__.py`, or is in tree.toml.
 """
 
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -15,44 +16,7 @@ from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, in_language
 
 COLUMN, WIDTH = 34, 100
 
-# Folders without an `__init__.py` that could describe them, by path or by name.
-FOLDERS = {
-    ".github": "The workflow for a fork on a code host.",
-    ".github/workflows": "A workflow that a fork can use or copy.",
-    ".ci": "The checks that a pull request must pass.",
-    ".ci/lock": "The exact versions of each layer of the environment.",
-    "docs": "The pages of the site, in English and Spanish.",
-    "docs/assets": "Pictures, and what the site adds to its theme.",
-    "docs/assets/figures": "The figures of RESULTS, drawn by the bench.",
-    "docs/labs": "The pages of the labs.",
-    "docs/measured": "Committed measurements that pages are generated from.",
-    "docs/reference": "The pages to look things up in.",
-    "docs/reference/api": "The API of the kernels, a page for each room.",
-    "docs/reference/rules": "A page for each rule; `shardbook explain` shows the same text.",
-    "docs/theory": "The pages of the theory.",
-    "experiments": "What a learner produces, a folder for each lab.",
-    "solutions": "Reference answers, to be read after your own are committed.",
-    "tools": "All programs of the workbook; the root of their imports.",
-    "tools/notelab/commands/blank": "The templates of a new lab's pages.",
-    "tools/sitelab/katex/fonts": "The fonts that KaTeX's style sheet names.",
-    "tests": "The tests, in the same folders as in tools.",
-    "tests/costlab/data": "Small results of real machines.",
-    "tests/docs": "Tests of the pages: commands, links, languages, this list.",
-    "tests/fresh": "Tests of the set-up on a fresh machine.",
-    "tests/shardlab/labs": "Tests that run what the labs' pages and programs say.",
-    "tests/shardlab/oracles": "Tests that train our kernels and megatron-core or torch alike.",
-    "tests/site": "Tests of the built site, in a real browser.",
-    "benchmark": "The measurements of `make benchmark`.",
-    "docs/assets/javascripts/figures": "The scripts of the figures that a reader can play with.",
-    "experiments/35-allreduce-costs/figures": "The figures of RESULTS, in the lab.",
-    "javascripts": "The scripts of an open page.",
-    "network": "Nodes made of network namespaces.",
-    "results": "Committed measurements; local/ is ignored by git.",
-    "screenshots": "The pictures of the README, by `make screenshots`.",
-    "stand_ins": "Fast replacements of slow programs, for tests.",
-    "stylesheets": "The styles of a page.",
-    "templates": "The jinja2 templates of generated pages.",
-}
+FOLDERS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 DESCRIBED_BY = ("__init__.py", "lab.toml")
 
 

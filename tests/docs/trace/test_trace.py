@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from pages.blocks import PageError
+from pages.programs import TRAIN, script
 from pages.trace import RECORD, SMALLEST_GAP, Span, read_step, record, sum_operators
 from shardlab.comm import World
 from sitelab.figures.trace import overlap
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
-from tests.shardlab.labs.lab_pages import TRAIN, script
 
 
 def make_event(name: str, start: float, length: float, thread: int = 1) -> dict[str, Any]:

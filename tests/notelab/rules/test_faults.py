@@ -90,7 +90,7 @@ def plants(shared_book: Book) -> dict[str, dict[str, mutations.Plant]]:
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, marks=[pytest.mark.ci] * (i % 2)) for i, k in enumerate(promise.SPANISH)],
+    [pytest.param(k, marks=[pytest.mark.ci] * (i % 2)) for i, k in enumerate(promise.load())],
 )
 def test_a_sample_of_faults_is_caught_as_often_as_was_measured(
     book: Book, plants: dict[str, dict[str, mutations.Plant]], kind: str

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pages.ranks import alone
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
@@ -22,7 +23,6 @@ from shardlab.training.step import StepGradients
 from tests.shardlab.compositions import step
 from tests.shardlab.compositions.composition import FROZEN, Composition, draw, on
 from tests.shardlab.compositions.step import Step, differences
-from tests.shardlab.fake_world import alone
 
 SEEDS = range(9)
 EIGHT = ExpertConfig(count=8, top_k=2)

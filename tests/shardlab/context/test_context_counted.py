@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pages.ranks import alone
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.gpt.config import GPTConfig
@@ -26,7 +27,6 @@ from shardlab.proofs.formulas import Sizes
 from shardlab.proofs.formulas.context import max_blocks_held, saved_bytes
 from shardlab.proofs.ledger import Ledger
 from shardlab.training.step import StepGradients
-from tests.shardlab.fake_world import alone
 
 S, B, A, G, D = 16, 2, 8, 4, 4
 KINDS = ("ring", "all-gather", "ulysses")

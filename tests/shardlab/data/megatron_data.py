@@ -1,64 +1,28 @@
-"""Megatron-core's own datasets, made as its training script makes them."""
+"""Megatron-core's own datasets; a test module that imports them is skipped where there are none."""
 
-from __future__ import annotations
-
-import warnings
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
 
-from costlab.implementations import megatron  # noqa: F401  (loads Megatron without inductor)
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
-    try:
-        from megatron.core.datasets import gpt_dataset, helpers
-        from megatron.core.datasets.blended_dataset import BlendedDataset
-        from megatron.core.datasets.blended_megatron_dataset_builder import (
-            BlendedMegatronDatasetBuilder,
-        )
-        from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
-        from megatron.core.datasets.indexed_dataset import (
-            DType,
-            IndexedDataset,
-            IndexedDatasetBuilder,
-        )
-        from megatron.core.datasets.utils import Split
-    except ModuleNotFoundError as missing:  # the wheel has its C++ for some Pythons only
-        if missing.name != "megatron.core.datasets.helpers_cpp":
-            raise
-        pytest.skip(f"megatron-core's wheel has no {missing.name} here", allow_module_level=True)
+try:
+    from costlab.implementations.megatron.datasets import (
+        BlendedDataset,
+        BlendedMegatronDatasetBuilder,
+        DType,
+        GPTDataset,
+        IndexedDataset,
+        IndexedDatasetBuilder,
+        Split,
+        Tokenizer,
+        config,
+        gpt_dataset,
+        helpers,
+        written,
+    )
+except ModuleNotFoundError as missing:  # the wheel has its C++ for some Pythons only
+    if missing.name != "megatron.core.datasets.helpers_cpp":
+        raise
+    pytest.skip(f"megatron-core's wheel has no {missing.name} here", allow_module_level=True)
 
 __all__ = [
     "BlendedDataset", "BlendedMegatronDatasetBuilder", "DType", "GPTDataset", "IndexedDataset",
     "IndexedDatasetBuilder", "Split", "Tokenizer", "config", "gpt_dataset", "helpers", "written",
 ]  # fmt: skip
-
-
-class Tokenizer:
-    """What a config asks of one."""
-
-    vocab_size = 1000
-    eod = 999
-    unique_identifiers = "none"
-
-
-def config(sequence: int, **settings: Any) -> GPTDatasetConfig:
-    plain = {
-        "random_seed": 1234, "sequence_length": sequence, "tokenizer": Tokenizer(),
-        "reset_position_ids": False, "reset_attention_mask": False, "eod_mask_loss": False,
-        "create_attention_mask": False,
-    }  # fmt: skip
-    return GPTDatasetConfig(**plain | settings)
-
-
-def written(prefix: Path, lengths: list[int], dtype: Any = np.int32, seed: int = 0) -> Path:
-    """A corpus of Megatron's, a document a sequence."""
-    draw = np.random.default_rng(seed)
-    builder = IndexedDatasetBuilder(f"{prefix}.bin", dtype=dtype)
-    for length in lengths:
-        builder.add_document(draw.integers(0, 100, length), [length])
-    builder.finalize(f"{prefix}.idx")
-    return prefix

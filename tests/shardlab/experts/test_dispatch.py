@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from pages.ranks import alone
 from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.dispatch import DispatchPlan, all_gather_rows, send_packed
@@ -29,7 +30,6 @@ from shardlab.layers.init import Init
 from shardlab.layers.sharding import copies_of, sharding_of
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.difference import difference, random_like
-from tests.shardlab.fake_world import alone
 
 H, E = 6, 4
 INIT = Init(std=0.5, dtype=torch.float64)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from pages.ranks import alone
 from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.training.step import StepGradients
-from tests.shardlab.fake_world import alone
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"count": 0}, "top_k = 2 of 0 experts: choose at least one expert"),

@@ -15,11 +15,11 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
+from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
 from shardlab.grid.layout import Layout
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.fake_world import alone
 
 ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-pp-ep"]
 

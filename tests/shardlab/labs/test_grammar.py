@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.shardlab.labs.lab_pages import TRAIN, script
+from pages.programs import TRAIN, script
 
 
 @pytest.mark.parametrize("faithful", [0.0, 0.9, 1.0])

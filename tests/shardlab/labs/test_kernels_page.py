@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT
+from pages.blocks import LANGUAGES, ROOT
 
 SHARDLAB = ROOT / "tools" / "shardlab"
 MAP = {"en": "## What is where", "es": "## Qué está dónde"}

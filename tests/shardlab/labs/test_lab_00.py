@@ -9,23 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.shardlab.labs.lab_pages import (
-    FFN,
-    LANGUAGES,
-    answers,
-    page,
-    python_blocks,
-    run,
-    shown,
-    write,
-)
-
-LAB = "00-ffn-by-hand"
-
-
-def output() -> str:
-    """What the page shows of the lab's one command."""
-    return f"```text\n{run(FFN).rstrip()}\n```"
+from pages.blocks import LANGUAGES, python_blocks, solution_page
+from pages.programs import FFN
+from pages.runs.lab_00 import LAB
 
 
 @pytest.fixture
@@ -36,12 +22,6 @@ def ffn() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.mark.background(work=output)
-def test_the_pages_show_what_the_one_command_prints(background_result: str) -> None:
-    for language in LANGUAGES:
-        assert shown(page(LAB, language), "ffn.py") == background_result
 
 
 def test_every_identity_is_exact_and_two_of_them_cost_an_all_reduce(
@@ -90,7 +70,7 @@ def test_answer_1_a_gelu_leaves_every_identity_standing(
     capsys: pytest.CaptureFixture[str],
     language: str,
 ) -> None:
-    solve(ffn, monkeypatch, python_blocks(answers(LAB, language))[0])
+    solve(ffn, monkeypatch, python_blocks(solution_page(LAB, language))[0])
     ffn.main()
     assert "9 identities hold" in capsys.readouterr().out
 
@@ -99,7 +79,7 @@ def test_answer_1_a_gelu_leaves_every_identity_standing(
 def test_answer_2_the_other_cut_holds_for_the_identity_and_not_for_a_gelu(
     ffn: ModuleType, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:
-    gelu, other_cut = python_blocks(answers(LAB, language))
+    gelu, other_cut = python_blocks(solution_page(LAB, language))
 
     def both() -> tuple[torch.Tensor, torch.Tensor]:
         names = dict(vars(ffn))
@@ -113,10 +93,3 @@ def test_answer_2_the_other_cut_holds_for_the_identity_and_not_for_a_gelu(
     summed_first, activated_first = both()
     assert torch.allclose(summed_first, ffn.whole()["A"], rtol=1e-12)
     assert not torch.allclose(summed_first, activated_first, rtol=0.1)
-
-
-def pages() -> None:
-    """Write the pages' block."""
-    printed = output()
-    for language in LANGUAGES:
-        write(page(LAB, language), {"ffn.py": printed})

@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import re
-import tempfile
-import textwrap
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from tests.shardlab.labs.lab_pages import (
-    LANGUAGES,
-    ROOT,
-    answers,
-    page,
-    python_blocks,
-    script,
-    shown,
-    write,
-)  # fmt: skip
-
-LAB = "00b-write-it"
-FILES = ROOT / "experiments" / "35-write-it"
-PARTS = ("linears", "replicas", "unit")
-
-
-def grader() -> ModuleType:
-    return script(FILES / "grade.py")
-
-
-def read_solution(part: str, language: str = "en") -> str:
-    return python_blocks(answers(LAB, language))[PARTS.index(part)]
-
-
-def grade_code(part: str, code: str, folder: Path) -> str:
-    (folder / f"{part}.py").write_text(code, "utf-8")
-    return str(grader().grade(part, folder))
-
-
-class Mistake(NamedTuple):
-    """In the solution of a part, what is written instead, and the message of the grader."""
-
-    part: str
-    right: str
-    wrong: str
-    message: str
-
-
-ALONE = Mistake(
-    "linears",
-    "    dist.all_reduce(total)\n",
-    "    if dist.get_rank() == 0:\n        dist.all_reduce(total)\n",
-    "on rank 1, F.backward: off by up to * It is the input, unchanged: nothing was all-reduced",
+from pages.blocks import LANGUAGES, lab_page
+from pages.runs.lab_00b import (
+    ALONE,
+    BIAS_TWICE,
+    FILES,
+    LAB,
+    PARTS,
+    WHOLE_AFTER_FORWARD,
+    Mistake,
+    grade_code,
+    grade_mistake,
+    grader,
+    read_solution,
 )
+
 MISTAKES = {
+    "a bias on each rank": BIAS_TWICE,
+    "whole after forward": WHOLE_AFTER_FORWARD,
     "nobody sums dX": Mistake(
         "linears",
         "return summed(dx_ND)",
@@ -126,12 +96,6 @@ MISTAKES = {
         "    parts = [torch.empty_like(y) for _ in range(2)]\n"
         "    dist.all_gather(parts, y)\n    return y",
         "column, forward: expected nothing on the wire, found all_gather of 144 B. x is whole",
-    ),
-    "a bias on each rank": Mistake(
-        "linears",
-        "G.apply(linear(x_Nf, w_Df)) + b_D",
-        "G.apply(linear(x_Nf, w_Df, b_D))",
-        "row's output: off by up to * Every rank added the bias: add it once, after the sum",
     ),
     "row without g": Mistake(
         "linears",
@@ -257,12 +221,6 @@ MISTAKES = {
         "step 0, backward: expected all_gather of 624 B + reduce_scatter of 624 B on the wire, "
         "found all_gather of 624 B + all_reduce of 624 B. * twice as much",
     ),
-    "whole after forward": Mistake(
-        "unit",
-        "        with saved_tensors_hooks(place, find):\n            return",
-        "        if True:\n            return",
-        "step 0: after forward 624 B more are in memory than with an unsharded module",
-    ),
     "whole after backward": Mistake(
         "unit",
         "whole.register_hook(lambda _: again.clear())",
@@ -324,32 +282,6 @@ column = Column.apply""",
 
 def matches(message: str, pattern: str) -> bool:
     return re.search(".*".join(map(re.escape, pattern.split("*"))), message) is not None
-
-
-def grade_mistake(mistake: Mistake, folder: Path) -> str:
-    code = read_solution(mistake.part)
-    assert mistake.right in code
-    return grade_code(mistake.part, code.replace(mistake.right, mistake.wrong), folder)
-
-
-def blocks(folder: Path) -> dict[str, str]:
-    """What the page shows: the grader of empty files, and of three mistakes."""
-    empty = [f"{part}: {grader().grade(part)}" for part in PARTS]
-    faults = [MISTAKES["a bias on each rank"], ALONE, MISTAKES["whole after forward"]]
-    verdicts = [f"{mistake.part}: {grade_mistake(mistake, folder)}" for mistake in faults]
-    texts = {"empty": "\n".join(map(wrap, empty)), "faults": "\n\n".join(map(wrap, verdicts))}
-    return {name: f"```text\n{text}\n```" for name, text in texts.items()}
-
-
-def wrap(text: str) -> str:
-    return textwrap.fill(text, 78, subsequent_indent="  ", break_on_hyphens=False)
-
-
-@pytest.mark.ci
-def test_the_pages_show_what_the_grader_prints(tmp_path: Path) -> None:
-    for name, text in blocks(tmp_path).items():
-        for language in LANGUAGES:
-            assert shown(page(LAB, language), name) == text, (name, language)
 
 
 def test_the_solution_is_the_same_in_both_languages_and_its_linears_are_right(
@@ -432,15 +364,7 @@ def test_a_skeleton_is_still_to_be_written_and_says_what_to_read_which_the_page_
     code = (FILES / f"{part}.py").read_text("utf-8")
     missing = re.findall(r'NotImplementedError\(\s*"(.*?): read (.*?)"', code)
     assert len(missing) == code.count("raise NotImplementedError")
-    text = page(LAB, "en").read_text("utf-8")
+    text = lab_page(LAB, "en").read_text("utf-8")
     for what, names in missing:
         for name in re.split(r",? and |, ", names):
             assert f"`{name}`" in text, (what, name)
-
-
-def pages() -> None:
-    """Write what the pages show."""
-    with tempfile.TemporaryDirectory() as folder:
-        texts = blocks(Path(folder))
-    for language in LANGUAGES:
-        write(page(LAB, language), texts)

@@ -7,7 +7,6 @@ the exit status, a checkpoint that goes from one world to another) is run with t
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -19,30 +18,15 @@ import numpy as np
 import pytest
 import torch
 
+from pages.programs import TRAIN, run, script
+from pages.runs.lab_01 import counts_of
 from shardlab.comm import Axis, World
 from shardlab.data.writer import Writer
 from shardlab.gpt.model import GPT
-from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
-from shardlab.pipeline.action import Exchange
-from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.ledger import Ledger
-from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
-from tests.shardlab.labs.lab_pages import (
-    LANGUAGES,
-    TRAIN,
-    answers,
-    page,
-    run,
-    script,
-    shown,
-    table,
-    write,
-)
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
 
-LAB = "01-three-d"
 Pools = Callable[[int], Pool]
 # 70 words don't divide by 4 or 8, so the vocabulary is padded.
 SMALL: dict[str, Any] = {
@@ -335,163 +319,10 @@ def test_a_run_that_cannot_be_is_refused_by_one_rank_with_status_2(
 
 # ---------------------------------------------------------------------- what the pages show
 
-EIGHT = [
-    Layout(tensor=2, data=2, pipeline=2, order=order)
-    for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
-]
-WORDS = {
-    "en": {
-        "groups": ["groups", "tp-dp-pp, Megatron's default", "tp-pp-dp"],
-        "counts": ["grid", "stage", "axis", "collective", "calls", "asked for", "sent"],
-        "tp": "tensor 2", "sp": "tensor 2, sequence parallel", "dp": "data 2", "pp": "pipeline 2",
-        "3d": "2 × 2 × 2", "data": "data", "messages": "{} messages", "forward": "{} forward",
-        "backward": "{} backward", "after backward": "{} after", "thousands": ",",
-        "of": "{}",
-    },
-    "es": {
-        "groups": ["grupos", "tp-dp-pp, el de Megatron por defecto", "tp-pp-dp"],
-        "counts": ["malla", "etapa", "eje", "colectiva", "llamadas", "pedido", "enviado"],
-        "tp": "tensor 2", "sp": "tensor 2, paralelismo de secuencia", "dp": "datos 2",
-        "pp": "pipeline 2", "3d": "2 × 2 × 2", "data": "datos", "messages": "{} mensajes",
-        "forward": "{} en forward", "backward": "{} en backward", "after backward": "{} después",
-        "of": "eje de {}", "thousands": "\N{NARROW NO-BREAK SPACE}",
-    },
-}  # fmt: skip
 
-
-def groups(layout: Layout, token: str) -> str:
-    return " ".join(str(group).replace(" ", "") for group in layout.groups(token))
-
-
-def groups_table(language: str) -> str:
-    words = WORDS[language]
-    rows = [
-        [words["of"].format(words.get(axis, axis)), *(groups(layout, token) for layout in EIGHT)]
-        for axis, token in (("tensor", "tp"), ("data", "dp"), ("pipeline", "pp"))
-    ]
-    return table(words["groups"], "<<<", rows)
-
-
-COUNTED: dict[str, dict[str, Any]] = {
-    "tp": {"tp": 2},
-    "sp": {"tp": 2, "sequence_parallel": True, "fused": True},
-    "dp": {"dp": 2},
-    "pp": {"pp": 2},
-    "3d": {"tp": 2, "pp": 2, "dp": 2},
-}
-
-
-def counted(world: World, settings: dict[str, Any]) -> tuple[int, list[Any]] | None:
-    """A step of the tutor, the second, as the first rank of each stage counts it."""
-    lab = script(TRAIN)
-    trainer = lab.Trainer(lab.Settings(**settings), world)
-    trainer.step(0)  # in the first step data ranks also agree on the order of their buckets
-    with Ledger() as ledger:
-        trainer.step(1)
-    if not trainer.speaks:
-        return None
-    return trainer.grid.pipeline.rank, ledger.entries
-
-
-def counts_of(pool: Pools) -> dict[tuple[str, int], list[Any]]:
-    """Every counted run's entries, by run and stage; what only serves the eyes is left out."""
-    entries_by_stage = {}
-    for name, settings in COUNTED.items():
-        ranks = math.prod(settings.get(axis, 1) for axis in ("tp", "pp", "dp"))
-        for answer in pool(ranks).run(counted, settings):
-            if answer is not None:
-                stage, entries = answer
-                entries_by_stage[name, stage] = [e for e in entries if e.phase != "report"]
-    return entries_by_stage
-
-
-def counts_table(counts: dict[tuple[str, int], list[Any]], language: str) -> str:
-    words, rows = WORDS[language], []
-    for (name, stage), entries in counts.items():
-        if (name, stage) == ("pp", 1):
-            continue  # stage 0's mirror image
-        for axis, op in dict.fromkeys((e.axis, e.op) for e in entries):
-            if axis == "tensor-pipeline":
-                continue  # the gradient norm, 8 bytes: in the text
-            same = [e for e in entries if (e.axis, e.op) == (axis, op)]
-            sizes = [size(sum(getattr(e, of) for e in same), words) for of in ("payload", "wire")]
-            where = [words[name], str(stage), words.get(axis, axis), op.replace("_", "-")]
-            rows.append([*where, calls(same, words), *sizes])
-    return table(words["counts"], "<><<<>>", rows)
-
-
-def calls(same: list[Any], words: dict[str, Any]) -> str:
-    """Say how often, and when; messages go both ways outside of autograd, so they are a number."""
-    if same[0].op in ("send", "recv"):
-        return str(words["messages"]).format(len(same))
-    phases = ("forward", "backward", "after backward")
-    counts = {phase: sum(e.phase == phase for e in same) for phase in phases}
-    return ", ".join(words[name].format(number) for name, number in counts.items() if number)
-
-
-def size(count: float, words: dict[str, Any]) -> str:
-    if count < 1024:
-        return f"{count:.0f} B"
-    return f"{count / 1024:,.0f} KiB".replace(",", words["thousands"])
-
-
-def test_the_pages_show_the_groups_that_layout_gives() -> None:
-    for language in LANGUAGES:
-        assert shown(page(LAB, language), "groups") == groups_table(language)
-
-
-def test_the_pages_show_what_the_ledger_counts(pool: Pools) -> None:
-    counts = counts_of(pool)
-    for language in LANGUAGES:
-        assert shown(page(LAB, language), "counts") == counts_table(counts, language)
-    # What the text says of them.
+def test_sequence_parallelism_sends_a_quarter_more_and_norms_are_eight_bytes() -> None:
+    counts = counts_of()
     sent = {name: sum(e.wire for e in entries) for (name, _), entries in counts.items()}
     assert 1.2 < sent["sp"] / sent["tp"] < 1.3
     norms = [e for entries in counts.values() for e in entries if e.axis == "tensor-pipeline"]
     assert norms and all((e.op, e.payload) == ("all_reduce", 8) for e in norms)
-
-
-# Stages, micro-batches, and what a forward, a backward without its weights, and those take.
-EXERCISE = 4, 8, (2, 2, 2)
-BUBBLES = {
-    "en": ["schedule", "a stage idles", "of the time", "messages", "live pieces, by stage"],
-    "es": ["calendario", "una etapa espera", "del tiempo", "mensajes", "trozos vivos, por etapa"],
-}
-
-
-def bubbles_table(language: str) -> str:
-    """Exercise 7, counted: a piece of the interleaved schedule is half a stage."""
-    stages, count, (forward, backward, weight) = EXERCISE
-    rows = []
-    for kind in ("1f1b", "interleaved", "zb-h1"):
-        schedule = by_name(kind, stages, count)
-        share = 2 if kind == "interleaved" else 1
-        splits_backward = kind == "zb-h1"
-        time = simulate(
-            schedule, forward=forward / share, weight=weight,
-            backward=(backward if splits_backward else backward + weight) / share,
-        )  # fmt: skip
-        whole = max(span.end for stage in time for span in stage)
-        idle = whole - count * (forward + backward + weight)
-        assert abs(bubble(time) - idle / whole) < 1e-12
-        sent = sum(len(a.sends) for stage in schedule for a in stage if isinstance(a, Exchange))
-        live = " ".join(str(peak_live(stage)) for stage in schedule)
-        rows.append([kind, f"{idle:.0f}", f"{bubble(time):.1%}", str(sent), live])
-    return table(BUBBLES[language], "<>>><", rows)
-
-
-def test_the_answers_show_the_bubbles_that_the_action_lists_have() -> None:
-    for language in LANGUAGES:
-        assert shown(answers(LAB, language), "bubbles") == bubbles_table(language)
-
-
-def pages(pool: Pools) -> None:
-    """Write the pages' blocks."""
-    counts = counts_of(pool)
-    for language in LANGUAGES:
-        write(answers(LAB, language), {"bubbles": bubbles_table(language)})
-        blocks = {
-            "groups": groups_table(language),
-            "counts": counts_table(counts, language),
-        }
-        write(page(LAB, language), blocks)

@@ -6,7 +6,7 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from tests.shardlab.labs.lab_pages import TRAIN
+from pages.programs import TRAIN
 
 
 def imported_names(path: Path) -> set[str]:

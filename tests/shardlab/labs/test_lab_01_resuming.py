@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pages.programs import TRAIN, script
 from shardlab.comm import World
 from shardlab.data.writer import Writer
-from tests.shardlab.labs.lab_pages import TRAIN, script
 from tests.shardlab.pool import Pool
 
 Pools = Callable[[int], Pool]

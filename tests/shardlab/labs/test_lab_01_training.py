@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import torch
 
+from pages.programs import TRAIN, script
 from shardlab.comm import Axis, World
 from shardlab.data.writer import Writer
 from shardlab.gpt.model import GPT
 from shardlab.layers.sharding import whole_parameters
-from tests.shardlab.labs.lab_pages import TRAIN, script
 from tests.shardlab.labs.test_lab_01 import SMALL, losses_of, off_by, runs_of
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT

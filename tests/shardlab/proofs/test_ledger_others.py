@@ -21,13 +21,13 @@ from torch.nn.parallel import DistributedDataParallel
 from costlab.implementations import dtensor
 from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import gpt as megatron_model
+from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 4, 2, 8, 12, 24
 TOKENS = S * B

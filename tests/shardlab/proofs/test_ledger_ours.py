@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
@@ -36,7 +37,6 @@ from shardlab.proofs.collective import Traffic, calls
 from shardlab.proofs.formulas import Sizes
 from shardlab.proofs.ledger import Ledger
 from shardlab.training.step import StepGradients
-from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 8, 2, 16, 24, 26
 TOKENS = S * B

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pages.ranks import alone
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertLayer
 from shardlab.gpt.attention import Attention
@@ -22,7 +23,6 @@ from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import peak_live
 from tests.docs.page import ROOT
-from tests.shardlab.fake_world import alone
 
 S, B, H, A = 32, 2, 64, 4
 ONE = Model(layers=1, hidden=H, heads=A, sequence=S, vocabulary=256)

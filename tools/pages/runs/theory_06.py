@@ -8,23 +8,16 @@ from functools import cache
 from pathlib import Path
 
 from costlab.sections.fit.piecewise import Curve, piecewise
-from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, in_language, table
+from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, in_language, read_words, table
 from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.formulas.context import saved_bytes
 
 MIB, RANKS, HEADS, HEAD, TOKENS = 1 << 20, 4, 8, 128, 8192
-HEAD_ROW = {
-    "en": ["G", "sent: ring, all-gather", "sent: Ulysses", "kept for backward"],
-    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado para el backward"],
-}
+WORDS = read_words("theory-06")
 # What is predicted: a layer of 32 heads of 128 in bf16 on the published sweep's 8 A100, at the bf16
 # rate of their data sheet.
 SWEEP = ROOT / "tests" / "costlab" / "data" / "nccl-a100-8.json"
 RATE, A, D = 312e12, 32, 128
-PREDICTED = {
-    "en": ["S", "G", "products", "transfer of a block", "ring", "all-gather", "Ulysses"],
-    "es": ["S", "G", "productos", "envío de un bloque", "anillo", "all-gather", "Ulysses"],
-}
 
 
 PAGE = "docs/theory/06-long-sequences"
@@ -89,8 +82,8 @@ def blocks(language: str) -> dict[str, str]:
     ]
     return {
         "who computes what": fence(causal_work.draw_both_cuts(RANKS)),
-        "bytes": table(HEAD_ROW[language], ">>>>", rows),
-        "predicted": table(PREDICTED[language], ">>>>>>>", times),
+        "bytes": table(WORDS[language]["bytes"], ">>>>", rows),
+        "predicted": table(WORDS[language]["predicted"], ">>>>>>>", times),
     }
 
 

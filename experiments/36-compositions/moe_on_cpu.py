@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from room import random_like
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,7 +20,6 @@ from costlab.implementations.megatron import (
     parallel_state,
 )
 from costlab.implementations.megatron import experts as megatron_experts
-from tests.shardlab.difference import random_like
 
 with patch.object(torch, "compile", lambda function: function):
     from megatron.core.transformer.moe import moe_utils, router

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
+from room import difference, random_like, random_tokens, room
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -22,8 +22,6 @@ from shardlab.context.parallel import ContextParallel
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
-from tests.shardlab.compositions.room import room, shown
-from tests.shardlab.difference import difference, random_like, random_tokens
 
 VOCAB, TOKENS = 8, 8
 
@@ -72,13 +70,6 @@ def context_masked(world: World) -> dict[str, float]:
     return errors | {"ours": difference(ours.final_norm.weight.grad, right)}
 
 
-def test_a_lone_token_counts_half_where_its_sequence_is_cut_in_two(pool: Any) -> None:
-    numbers = shown(pool, "context-masked")
-    assert numbers["by default, ratio"] == pytest.approx(0.5)
-    assert numbers["per token"] < 1e-12
-    assert numbers["ours"] < 1e-12
-
-
 def attention_by_name(q: Tensor, k: Tensor, v: Tensor, *, context: Any, **_: Any) -> Tensor:
     """What a framework puts in the place of a model's attention; all else is taken, and dropped."""
     return context.attend(q, k, v)
@@ -108,10 +99,3 @@ def dropped_sinks(world: World) -> dict[str, float]:
         "without any": difference(actual, plain[:, :, here]),
         "refused": refused,
     }
-
-
-def test_sinks_that_an_attention_swallows_change_nothing(pool: Any) -> None:
-    numbers = shown(pool, "dropped-sinks")
-    assert numbers["swallowed"] > 0.1
-    assert numbers["without any"] < 1e-12
-    assert numbers["refused"]

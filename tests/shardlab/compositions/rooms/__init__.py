@@ -1,1 +1,0 @@
-"""The museum's rooms, each the test that shows its number."""
