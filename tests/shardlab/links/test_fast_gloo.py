@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.links.fast_gloo import COPIED_BYTES, FastGlooLink
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.fake_world import alone
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
