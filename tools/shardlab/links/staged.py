@@ -1,4 +1,6 @@
-"""GPU tensors over gloo: every message goes through pinned memory of the host.
+"""The link "staged": GPU tensors over gloo, through the host's memory, for ranks that share a GPU.
+
+A world on gloo whose ranks have GPUs uses it automatically.
 
 gloo reads and writes the CPU's memory. For a GPU tensor it copies some collectives through the host
 itself, has no kernel for others, and reads a point-to-point message from the device's address as if
@@ -16,38 +18,35 @@ from torch import Tensor
 
 from shardlab.comm.pending import Rows, Work
 from shardlab.comm.torch_link import TorchLink
+from shardlab.comm.transport import AxisWorld, Transport
 
 
-class StagedLink:
+class StagedLink(Transport):
     """A gloo link whose tensors are copied to the host before it starts, and back after `wait`.
 
     Args:
-        gloo: the link that carries the copies on the host.
-        device: the device of the tensors that are sent and received.
+        world: the world of the ranks.
+        ranks: the members' global ranks, in order.
     """
 
-    groups_exchanges = False
+    def __init__(self, world: AxisWorld, ranks: tuple[int, ...]) -> None:
+        self.device = world.device
+        self._gloo = TorchLink(
+            world.group(ranks), world.backend, world.device, world.collective_timeout
+        )
 
-    def __init__(self, gloo: TorchLink, device: torch.device) -> None:
-        self.device = device
-        self._gloo = gloo
-
-    def start_all_reduce(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Work:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         sent = self._copy_to_host(x)
         return self._copy_back(out, sent, self._gloo.start_all_reduce(sent, sent, op))
 
-    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor) -> Work:
         """All-gather contiguous `x` into `out`."""
         return self._receive_through_host(
             out, lambda host: self._gloo.start_all_gather(self._copy_to_host(x), host)
         )
 
-    def start_reduce_scatter(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Work:
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
         return self._receive_through_host(
             out, lambda host: self._gloo.start_reduce_scatter(self._copy_to_host(x), host, op)

@@ -16,13 +16,12 @@ from __future__ import annotations
 import time
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from shardlab.comm.axis import Axis
 from shardlab.comm.pending import CollectiveError, PeerLostError
 
 DTYPES = (
@@ -41,7 +40,7 @@ def _describe_row(row: Tensor) -> str:
     return f"{COLLECTIVES[op]} of {name}{shape_text}{extra}"
 
 
-class Agreement:
+class ConsistencyCheck:
     """Compares the ranks' collectives and messages before they start.
 
     Args:
@@ -54,14 +53,19 @@ class Agreement:
         self._timeout = timeout
         self._count: Counter[tuple[tuple[int, ...], int, int, int]] = Counter()
 
-    def check(self, axis: Axis, op: str, x: Tensor, detail: str) -> None:
+    def check(
+        self, op: str, x: Tensor, detail: str, *, place: str, ranks: Sequence[int],
+        gather: Callable[[Tensor, Tensor], None],
+    ) -> None:  # fmt: skip
         """Gather every rank's call; raise on each rank if any two differ.
 
         Args:
-            axis: the ranks.
             op: the collective.
             x: this rank's input.
             detail: the reduction or the broadcast's source.
+            place: the name of the axis and its ranks, for errors.
+            ranks: the members of the axis.
+            gather: the axis's all-gather of a few numbers.
 
         Raises:
             CollectiveError: lists each rank's call.
@@ -70,14 +74,12 @@ class Agreement:
         shape = list(x.shape[:DIMS]) + [0] * (DIMS - min(DIMS, x.dim()))
         words = (COLLECTIVES.index(op), zlib.crc32(detail.encode()))
         local = torch.tensor([*words, dtype, x.dim(), x.numel(), *shape])
-        rows = torch.empty(axis.size, len(local), dtype=torch.int64)
-        axis.gather_small(local, rows.view(-1))
+        rows = torch.empty(len(ranks), len(local), dtype=torch.int64)
+        gather(local, rows.view(-1))
         if bool((rows == rows[0]).all()):
             return
-        lines = [f"the ranks of the {axis.name} axis {list(axis.ranks)} disagree on what to do:"]
-        lines += [
-            f"  rank {r}: {_describe_row(row)}" for r, row in zip(axis.ranks, rows, strict=True)
-        ]
+        lines = [f"the ranks of {place} disagree on what to do:"]
+        lines += [f"  rank {r}: {_describe_row(row)}" for r, row in zip(ranks, rows, strict=True)]
         lines.append("  Every rank must bring the same collective, shape and dtype.")
         raise CollectiveError("\n".join(lines))
 
