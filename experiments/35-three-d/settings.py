@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
+from shardlab.comm.launcher import report_reason
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.layout import Layout
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
@@ -189,6 +190,7 @@ def print_refusal(error: Exception) -> int:
     if int(os.environ.get("RANK", "0")) != 0:
         return 0
     print(f"train.py: error: {error}", file=sys.stderr)
+    report_reason(str(error))
     return 2
 
 

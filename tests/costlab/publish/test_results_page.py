@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from costlab.judge.claims import load as load_claims
-from costlab.judge.evidence_kind import HOWS
+from costlab.judge.verdict import HOWS
 from costlab.publish import page, results_page
 from costlab.publish.figures import draw_shares
 from costlab.publish.generate import candidates, generate

@@ -73,10 +73,10 @@ def _section(
     """Return what the template shows of a section, its metrics taken from `left`."""
     note = [NOTES[section].of(language)] if section in NOTES else []
     tables = [
-        _table(one, remaining, result, language)
+        _table(table, remaining, result, language)
         for item in TABLES
         if item.section == section
-        for one in item.split(remaining.values())
+        for table in item.split(remaining.values())
     ]
     return {
         "title": SECTIONS[section].of(language),

@@ -47,7 +47,7 @@ def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """g, P→I: sum the ranks' partial `x`."""
     if axis.size == 1:
         return x
-    summing = _call(axis.start, "all_reduce", x.detach(), waits_immediately=True)
+    summing = _call(axis.start, "all_reduce", x.detach())
     return _pair(x, lambda _: summing.wait(), (copy_to, axis))
 
 
@@ -73,7 +73,7 @@ def all_gather(x: Tensor, axis: Axis) -> Tensor:
     """V→R: concatenate the slices along dim 0 for uses that differ; sums their gradients."""
     if axis.size == 1:
         return x
-    gathering = _call(axis.start, "all_gather", x.detach(), waits_immediately=True)
+    gathering = _call(axis.start, "all_gather", x.detach())
     return _pair(x, lambda _: gathering.wait(), (reduce_scatter, axis))
 
 
@@ -85,7 +85,7 @@ def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
     """
     if axis.size == 1:
         return x
-    summing = _call(axis.start, "reduce_scatter", x.detach(), waits_immediately=True)
+    summing = _call(axis.start, "reduce_scatter", x.detach())
     return _pair(x, lambda _: summing.wait(), (all_gather, axis))
 
 

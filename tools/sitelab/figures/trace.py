@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, render_template
-from sitelab.pages.nonbreaking_options import make_options_nonbreaking
+from sitelab.pages.line_breaks import make_options_nonbreaking
 from sitelab.pages.tree import Element
 
 MEASURED = "docs/measured/step-trace.json"
