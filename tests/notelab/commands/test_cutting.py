@@ -77,3 +77,9 @@ def test_all_parts_are_printed_each_with_what_it_is_known_by(scratch: Scratch) -
     assert parts[0] == "  `pkg/scaler.py:L2-L21`  Do much."
     assert parts[-1].endswith("total = ( (one statement of 52 lines: too long to cite)")
     assert len(parts) == 31
+    assert "vast has 654 lines, and a citation may have at most 40" in done.stderr
+    for most, said in ((653, "has 654 lines"), (654, "")):
+        scratch.replace("lab.toml", "[lab]\n", f"[lab]\nmax-lines = {most}\n")
+        done = scratch.run("cite", "up", "pkg/scaler.py:vast")
+        assert said in done.stderr and bool(said) == bool(done.stderr)
+        scratch.replace("lab.toml", f"max-lines = {most}\n", "")
