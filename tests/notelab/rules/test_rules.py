@@ -200,7 +200,8 @@ def test_a_lock_that_remembers_other_lines_is_found(scratch: Scratch) -> None:
 
 def test_a_lock_of_another_commit_is_found(scratch: Scratch) -> None:
     scratch.replace("citations.lock", scratch.commit, "0" * 40)
-    assert set(scratch.codes()) == {"N211"}
+    (finding,) = scratch.check().findings
+    assert (finding.code, finding.expected) == ("N211", f"`{scratch.commit[:12]}`")
 
 
 def test_a_missing_lock_is_said_once(scratch: Scratch) -> None:
@@ -228,6 +229,20 @@ def test_a_missing_lock_is_said_once(scratch: Scratch) -> None:
 def test_each_stop_condition_is_held(scratch: Scratch, old: str, new: str, code: str) -> None:
     scratch.replace("note.md", old, new)
     assert code in scratch.codes()
+
+
+def test_a_note_without_its_commit_is_told_the_row_to_write(scratch: Scratch) -> None:
+    scratch.replace("note.md", "  up: ", "  down: ")
+    findings = [each for each in scratch.check("note.md").findings if each.code == "N123"]
+    assert f"a row `up: {scratch.commit[:12]}` under `commit:`" in [f.expected for f in findings]
+
+
+@pytest.mark.parametrize("prefix", ["master", "abc", "a" * 41])
+def test_a_value_that_begins_no_commit_is_found(scratch: Scratch, prefix: str) -> None:
+    scratch.replace("note.md", f"  up: {scratch.commit[:12]}", f"  up: {prefix}")
+    findings = [each for each in scratch.check("note.md").findings if each.code == "N123"]
+    assert [each.found for each in findings] == [f"`{prefix}`"]
+    assert "is not the beginning of a commit" in findings[0].message
 
 
 def test_a_closing_of_another_level_says_which(scratch: Scratch) -> None:
