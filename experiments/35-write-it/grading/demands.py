@@ -72,7 +72,7 @@ def same(what: str, computed: Tensor | None, right: Tensor, faults: Mapping[str,
             "it has lost digits."
         )
     off, times = (computed - right).abs().max().item(), (computed.norm() / right.norm()).item()
-    if (exact := ratio(computed, right)) is None:
+    if (exact := ratio(computed, right)) in (None, 1.0):
         norm = f"its norm is {times:.2f} x the right one"
     else:
         norm = f"every number is exactly {exact:.2f} x the right one"

@@ -129,7 +129,6 @@ def layer(
         out = returned(name, function(*(leaf.requires_grad_() for leaf in parts)))
     same(f"{name}'s output", out, right, {
         "The bias is missing.": right - b,
-        "The product was summed twice.": RANKS * (right - b) + b,
         "This is each rank's own product: the sum over ranks is missing (G).": fn.linear(x, w, b),
         "This is each rank's own product: the sum over ranks (G) and the bias are missing.":
             fn.linear(x, w),
@@ -139,7 +138,7 @@ def layer(
         "It was gathered: the next layer takes each rank's own part.": y,
         "x was summed over ranks, but every rank has it whole: x enters through F.":
             fn.linear(RANKS * x, w, b),
-        **({} if cut is None else {
+        **({"The product was summed twice.": RANKS * (right - b) + b} if cut is None else {
             "It was summed over ranks (G), but these are each rank's own outputs.":
                 torch.stack(y.chunk(RANKS, cut)).sum(0),
         }),
