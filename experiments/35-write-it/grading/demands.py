@@ -153,9 +153,10 @@ def words(sent: Sent) -> str:
 
 def report(code: ModuleType, name: str, measured: str) -> str:
     """Return a line of what a right answer is shown: the measured bytes, and those predicted."""
-    if not hasattr(code, "PREDICTED"):
+    predicted = getattr(code, "PREDICTED", None)
+    if not isinstance(predicted, dict):
         return f"{name}: {measured}"
-    prediction = code.PREDICTED.get(name)
+    prediction = predicted.get(name)
     numbers = [*prediction] if isinstance(prediction, (list, tuple)) else [prediction]
     if all(number is None for number in numbers):
         return f"{name}: {measured}; you predicted nothing"
