@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +96,17 @@ def pool(device: str) -> Iterator[Callable[[int], Pool]]:
     yield of
     for each in pools.values():
         each.stop()
+
+
+@pytest.fixture
+def quick(request: pytest.FixtureRequest) -> bool:
+    """Whether a benchmark measures a small part only, which publishes nothing.
+
+    A published number names a commit. If the code differs from the commit, nothing is measured.
+    """
+    is_quick = bool(request.config.getoption("--quick"))
+    root = Path(__file__).parents[1]
+    code = ["git", "status", "--porcelain", "--", "tools", "tests", ".ci/lock"]
+    if not is_quick and subprocess.run(code, cwd=root, capture_output=True, check=True).stdout:
+        pytest.fail("tools/ or tests/ differ from the commit: commit first, or take --quick")
+    return is_quick

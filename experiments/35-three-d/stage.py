@@ -8,36 +8,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from settings import ORDERS, Settings
+from settings import Settings
 from torch import nn
 from torch.optim import Optimizer
 
-from shardlab.comm import World
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 
 
-def grid_of(settings: Settings, world: World) -> Grid:
-    """Make the groups; every rank calls this."""
-    axes = ["tensor", "context", "data", "pipeline", "embedding", "tensor-pipeline"]
-    axes += ["data-context"]
-    if settings.experts:
-        axes += ["tensor-context", "expert_data", "expert_tensor-expert"]
-        axes += ["expert_tensor-expert-pipeline"]
-    return Grid(
-        world=world,
-        tensor=settings.tp,
-        context=settings.cp,
-        pipeline=settings.pp,
-        data=settings.dp,
-        expert=settings.ep,
-        expert_tensor=1 if settings.experts else None,
-        order=ORDERS[settings.order],
-        links=dict.fromkeys(axes, settings.link),
-    )
-
-
-def pieces_of(settings: Settings, grid: Grid, device: torch.device) -> list[GPT]:
+def make_pieces(settings: Settings, grid: Grid, device: torch.device) -> list[GPT]:
     """Draw this stage's pieces of the model: with p stages, pieces s, s + p … of all.
 
     Under FSDP they are on meta: no rank ever has the whole.

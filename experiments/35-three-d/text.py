@@ -1,16 +1,17 @@
-"""Where lab 01's text comes from: the grammar, or with `--data` a corpus on disk as Megatron's.
+"""The text of lab 01: a grammar that is drawn, or with `--data` a corpus on disk as Megatron's.
 
-Dimensions: B sequences of a data rank's share, S words of a sequence.
+Dimensions: B sequences of a batch or of a data rank's share of it, S words of a sequence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fit import Refused
-from grammar import Grammar
-from settings import Settings
+import torch
+from settings import GRAMMAR_WORDS, Refused, Settings
 from torch import Tensor
 
 from shardlab.comm import World
@@ -25,6 +26,79 @@ EVALUATED = 4  # batches of an evaluation, always the same
 HELD_OUT = 0.05  # of a corpus's documents, the last: only for evaluations, where there are any
 
 
+@dataclass(frozen=True)
+class Grammar:
+    """A source of sentences: made up, the same on every machine, and worth learning.
+
+    Of the vocabulary only some words are in use, and each has one successor, by a secret
+    permutation. A sentence follows it, and now and then has any word instead. A model can learn
+    which words are in use and which follows which. It can't learn when a word strays, so the loss
+    has a floor that can be computed.
+
+    Args:
+        vocabulary: numbers that a word may have.
+        words: how many of them are in use.
+        faithful: how often the successor follows; otherwise any word in use does.
+        seed: of the permutation and of the sentences.
+    """
+
+    vocabulary: int
+    words: int = GRAMMAR_WORDS
+    faithful: float = 0.9
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse more words than there are numbers."""
+        if not 2 <= self.words <= self.vocabulary:
+            raise ValueError(f"{self.words} words in use of {self.vocabulary}; choose 2 or more")
+
+    @property
+    def floor(self) -> float:
+        """The cross-entropy, in nats, of a model that knows the grammar: no loss gets below it."""
+        stray = (1 - self.faithful) / self.words
+        successor = self.faithful + stray
+        rest = (self.words - 1) * stray * math.log(stray) if stray else 0.0
+        return -successor * math.log(successor) - rest
+
+    def batch(self, step: int, sentences: int, length: int) -> tuple[Tensor, Tensor]:
+        """Return step's words and, for each, the word that comes next: two of [B, S], on the CPU.
+
+        Every rank can draw the whole batch, so a grid of any shape sees the same one.
+        """
+        secret = torch.Generator().manual_seed(self.seed)
+        in_use = torch.randperm(self.vocabulary, generator=secret)[: self.words]
+        successor = torch.randperm(self.words, generator=secret)
+        drawn = torch.Generator().manual_seed((self.seed + 1) * 1_000_003 + step)
+        strays = torch.randint(self.words, (length + 1, sentences), generator=drawn)
+        follows = torch.rand(length + 1, sentences, generator=drawn) < self.faithful
+        follows[0] = False
+        places = torch.arange(length + 1)[:, None]
+        begins = places.where(~follows, 0).cummax(0).values  # of what each word is faithful to
+        continuation = _after(successor, strays.gather(0, begins), places - begins)
+        text_BS = in_use[continuation.t()]
+        return text_BS[:, :-1].contiguous(), text_BS[:, 1:].contiguous()
+
+
+def _after(successor: Tensor, words: Tensor, steps: Tensor) -> Tensor:
+    """Return who comes so many steps after each of the words: no loop over a sentence."""
+    cycles: list[list[int]] = []
+    remaining = set(range(len(successor)))
+    while remaining:
+        word, cycle = min(remaining), []
+        while word in remaining:
+            remaining.remove(word)
+            cycle.append(word)
+            word = int(successor[word])
+        cycles.append(cycle)
+    laid = [word for cycle in cycles for word in cycle]
+    place, begin, size = (torch.empty_like(successor) for _ in range(3))
+    for cycle in cycles:
+        begin[cycle], size[cycle] = laid.index(cycle[0]), len(cycle)
+    place[laid] = torch.arange(len(laid))
+    at = (place[words] - begin[words] + steps) % size[words]
+    return torch.tensor(laid)[begin[words] + at]
+
+
 class Drawn:
     """The grammar's text: every rank draws the whole batch and keeps its own share."""
 
@@ -33,7 +107,7 @@ class Drawn:
         self._shape = settings.batch, settings.sequence
         self._data = grid.data
         self._name = f"the grammar of seed {settings.seed}"
-        self.said = f"no model can get the loss below {self._grammar.floor:.3f}"
+        self.description = f"no model can get the loss below {self._grammar.floor:.3f}"
 
     def share(self, step: int) -> Share:
         """Return (words, next words), [B, S] each; nobody has to send data."""
@@ -73,7 +147,7 @@ class Read:
         self._held_out = held_out
         self._begin = 0, 0  # steps of the runs before this one, and samples that they consumed
         self._name = f"the corpus {prefix}"
-        self.said = f"{len(loader.samples):,} sequences of {prefix}"
+        self.description = f"{len(loader.samples):,} sequences of {prefix}"
 
     def share(self, step: int) -> Share:
         """Return (words, next words), [B, S] each; None for what this stage doesn't look at."""
@@ -124,7 +198,7 @@ def _demand_text(same: bool, state: Mapping[str, Any], name: str) -> None:
         )
 
 
-def source(settings: Settings, world: World, grid: Grid) -> Drawn | Read:
+def open_text(settings: Settings, world: World, grid: Grid) -> Drawn | Read:
     """Return the text of a run; every rank calls this.
 
     Raises:

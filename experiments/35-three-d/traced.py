@@ -14,11 +14,9 @@ from pathlib import Path
 
 try:
     import torch
-    from command_line import parsed, refused
-    from fit import Refused, demand_fit
-    from settings import Settings
+    from settings import Refused, Settings, demand_fit, parse_arguments, print_refusal
     from torch.profiler import ProfilerActivity, profile
-    from train import Trainer, joined
+    from train import Trainer, join_world
 
     from shardlab.comm import World
 except ModuleNotFoundError as missing:
@@ -30,26 +28,31 @@ except ModuleNotFoundError as missing:
 WARM_UP = 5
 
 
-def recorded(trainer: Trainer, number: int) -> tuple[float, profile]:
-    """Run a step under the profiler; return its seconds on the slowest rank, and the record."""
+def record_step(trainer: Trainer, number: int, load: float) -> tuple[float, profile]:
+    """Run a step under the profiler; return its seconds on the slowest rank, and the record.
+
+    `load` is the machine's before the first step; it goes into the record.
+    """
     activities = [ProfilerActivity.CPU]
     if trainer.world.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
     trainer.world.whole.barrier()
     with profile(activities=activities) as record:
-        began = time.perf_counter()
+        start = time.perf_counter()
         trainer.step(number)
-        took = time.perf_counter() - began
-    slowest = torch.tensor([took], dtype=torch.float64, device=trainer.world.device)
+        seconds = time.perf_counter() - start
+        record.add_metadata_json("load-before", str(load))
+    slowest = torch.tensor([seconds], dtype=torch.float64, device=trainer.world.device)
     return trainer.world.whole.all_reduce(slowest, op="max").item(), record
 
 
 def trace(settings: Settings, world: World, folder: Path) -> None:
     """Record the steps; write the shortest."""
+    load = round(os.getloadavg()[0], 2)
     trainer = Trainer(settings, world)
     for number in range(WARM_UP):
         trainer.step(number)
-    records = [recorded(trainer, WARM_UP + number) for number in range(settings.steps)]
+    records = [record_step(trainer, WARM_UP + number, load) for number in range(settings.steps)]
     folder.mkdir(parents=True, exist_ok=True)
     least, fastest = min(records, key=lambda record: record[0])  # the same on every rank
     fastest.export_chrome_trace(str(folder / f"rank-{world.rank}.json"))
@@ -63,16 +66,16 @@ def main() -> int:
     try:
         if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
             raise ValueError("name a folder for the traces first, then train.py's options")
-        settings = parsed(sys.argv[2:])
+        settings = parse_arguments(sys.argv[2:])
         demand_fit(settings, int(os.environ.get("WORLD_SIZE", "1")))
-        world = joined(settings)
+        world = join_world(settings)
     except (ValueError, RuntimeError) as error:
-        return refused(error)
+        return print_refusal(error)
     with world:
         try:
             trace(settings, world, Path(sys.argv[1]))
         except Refused as error:
-            return refused(error)
+            return print_refusal(error)
     return 0
 
 

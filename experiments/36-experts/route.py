@@ -20,6 +20,7 @@ try:
     from torch import Tensor
 
     from shardlab.comm import Axis, World
+    from shardlab.comm.launcher import report_reason
     from shardlab.experts.config import ExpertConfig
     from shardlab.experts.layer import ExpertAxes, ExpertLayer
     from shardlab.gpt.config import GPTConfig
@@ -236,6 +237,7 @@ def main() -> int:
         except ValueError as error:  # sizes that don't divide; the message says which do
             if world.rank == 0:
                 print(f"route.py: error: {error}", file=sys.stderr)
+                report_reason(str(error))
             return 2
         if world.rank == 0:
             print(lines)

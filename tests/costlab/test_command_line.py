@@ -1,11 +1,13 @@
 """The command line: accepted values, refusals and exit codes, without measuring anything."""
 
+import io
 import os
-import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import click
 import pytest
@@ -15,15 +17,25 @@ from costlab import cli
 from costlab.record import options
 from costlab.record.result import Result, save
 from costlab.run.run import Run
+from costlab.sections import plan
+from tests.running import run_program
 
 ROOT = Path(__file__).parents[2]
 
 
-def run_command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "costlab", *words],
-        capture_output=True, text=True, check=False, env=os.environ | environment,
-    )  # fmt: skip
+def run_command(*words: str) -> SimpleNamespace:
+    """Run the command line in this process, which has imported what it imports."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["bench", *words]),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    return SimpleNamespace(
+        returncode=end.value.code, stdout=output.getvalue(), stderr=errors.getvalue()
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +74,7 @@ def test_help_imports_no_torch() -> None:
         "try: main()\n"
         "finally: print('torch' in sys.modules, 'rich' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     assert "collectives" in done.stdout
     assert done.stdout.endswith("False False\n")
 
@@ -77,7 +89,7 @@ def test_without_a_command_the_whole_lab_is_measured(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cli, "_measure", measure)
     for words in ([], ["--profile", "full"], ["all"], ["tp"], ["collectives"]):
         assert CliRunner().invoke(cli.bench, words).exit_code == 0
-    whole = list(cli.WHOLE)
+    whole = list(plan.MODULES)
     assert calls == [
         (whole, True, "quick"),
         (whole, True, "full"),
@@ -105,7 +117,10 @@ def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_misuse() -> None:
-    done = run_command("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    done = run_program(
+        [sys.executable, "-m", "costlab", "collectives", "--device", "cuda"],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--device cuda" in done.stderr
 
@@ -146,10 +161,10 @@ def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(
     tmp_path: Path,
 ) -> None:
     """As under torchrun of another environment: that interpreter is used, or refused in a line."""
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-S", "-E", str(ROOT / "tools" / "bench"), "--help"],
-        capture_output=True, text=True, check=False, env={"RANK": "0", "PATH": os.environ["PATH"]},
-    )  # fmt: skip
+        env={"RANK": "0", "PATH": os.environ["PATH"]},
+    )
     assert done.returncode == 1
     assert "make bench-env" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -16,7 +16,8 @@ from notelab.sources.store import default_root
 from pages.faults.book import OUTSIDE_THE_WHEELS
 from tests.docs.page import ROOT
 from tests.notelab.real import real_bench
-from tests.notelab.scratch import git
+from tests.notelab.scratch import commit_all, git
+from tests.running import run_program
 
 HERE = Path(__file__).parent
 
@@ -25,17 +26,14 @@ HERE = Path(__file__).parent
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository with one commit, which holds the files of this working tree."""
     folder = tmp_path_factory.mktemp("docs") / "repository"
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")  # fmt: skip
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = run_program(listing, cwd=ROOT, check=True).stdout.split("\0")
     for name in files:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "as it is here")
+    commit_all(folder, "as it is here")
     return folder
 
 
@@ -45,8 +43,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("upstream")
     (folder / "setup.py").write_text("import setuptools\n")
     git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "one")
+    commit_all(folder, "one")
     git(folder, "tag", "core_v0.16.1")
     git(folder, "tag", "v2.13.0")
     return folder

@@ -32,19 +32,29 @@ def spanish_page(page: Path) -> Path:
     return page.with_name(f"{page.stem}.es.md")
 
 
+def english_page(page: Path) -> Path:
+    """Return the path of the page that a Spanish page translates."""
+    return page.with_name(page.name.replace(".es.md", ".md"))
+
+
+def path_of(page: Path) -> str:
+    """Return a page's path in this repository, as a test's id and a finding name it."""
+    return page.relative_to(ROOT).as_posix()
+
+
 @cache
-def read_fences(page: Path) -> list[Token]:
-    """Return the fenced blocks of a page, also those in an indented hint."""
-    text = re.sub(r"\A---\n.*?\n---\n", lambda m: "\n" * m[0].count("\n"), _read(page), flags=re.S)
+def read_tokens(text: str) -> list[Token]:
+    """Return a page's blocks and sentences, with those of an indented hint."""
+    plain = re.sub(r"\A---\n.*?\n---\n", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
     # A hint's body is indented by four, which plain Markdown takes for code.
-    flat = re.sub(r"^ {4}(?=.*\S)", "", text, flags=re.M)
-    return [token for token in MarkdownIt().parse(flat) if token.type == "fence"]
+    flat = re.sub(r"^ {4}(?=.*\S)", "", plain, flags=re.M)
+    return MarkdownIt().enable("table").parse(flat)
 
 
 def read_commands(page: Path) -> list[Command]:
     """Return the commands that a page tells the reader to type, in order."""
     result = []
-    for token in MarkdownIt().enable("table").parse(_read(page)):
+    for token in MarkdownIt().enable("table").parse(page.read_text("utf-8")):
         line = (token.map or [0])[0] + 1
         if token.type == "fence" and token.info == "bash":
             joined = token.content.replace("\\\n", "")
@@ -60,7 +70,3 @@ def _is_typed(text: str) -> bool:
     if program not in PROGRAMS or "…" in text:
         return False
     return len(words) > (program == "shardbook")  # `shardbook check` is a name, not a command
-
-
-def _read(page: Path) -> str:
-    return page.read_text("utf-8")

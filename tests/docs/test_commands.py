@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page import ROOT, read_commands
+from tests.docs.page import ROOT, path_of, read_commands
 from tests.docs.replacements import EXPECTED_ENDS, REPLACEMENTS, replace_command
 
 PAGES = [
@@ -34,10 +34,6 @@ def expected_ends(page: Path, texts: list[str]) -> list[tuple[int, str]]:
     """Return the expected status and last words of each command."""
     ends = {command: iter(each) for command, each in EXPECTED_ENDS.get(path_of(page), {}).items()}
     return [next(ends[text]) if text in ends else (0, "") for text in texts]
-
-
-def path_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.limits import LIMIT
+from tests.running import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ROOT / ".ci/pythons"
@@ -26,12 +27,9 @@ SKIPS = {
 def collect(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on a folder with this project's own hooks."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("SHARDBOOK_", "PYTEST_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider",
-         "-c", os.devnull, f"--rootdir={folder}", *options, folder],
-        cwd=ROOT, env={**variables, **environment}, check=False, capture_output=True, text=True,
-        timeout=LIMIT,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command += ["-c", os.devnull, f"--rootdir={folder}", *options, str(folder)]
+    return run_program(command, cwd=ROOT, env={**variables, **environment})
 
 
 @pytest.mark.parametrize(
@@ -54,20 +52,16 @@ def test_where_no_skip_is_expected_none_passes(
 
 
 def test_every_command_in_python_is_read_by_ruff_and_mypy() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "tools", "experiments", ".ci"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
+    files = ["git", "ls-files", "tools", "experiments", ".ci"]
+    listed = run_program(files, cwd=ROOT, check=True).stdout.split()
     commands = set()
     for name in listed:
         path = ROOT / name
         if not path.suffix and path.is_file() and b"python" in path.read_bytes().split(b"\n", 1)[0]:
             commands.add(name)
     assert commands >= {"tools/bench", "tools/gpu-report"}
-    shown = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--show-files"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout.splitlines()  # fmt: skip
+    ruff = [sys.executable, "-m", "ruff", "check", "--show-files"]
+    shown = run_program(ruff, cwd=ROOT, check=True).stdout.splitlines()
     assert commands <= {Path(line).relative_to(ROOT).as_posix() for line in shown if line}
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["mypy"]
     assert commands <= {*settings["files"]}
@@ -77,9 +71,7 @@ def test_every_command_in_python_is_read_by_ruff_and_mypy() -> None:
 
 @pytest.mark.parametrize("version", ["3.99", "3.1", "3.11.1111"])
 def test_pythons_fails_where_a_python_that_is_named_is_not_here(version: str) -> None:
-    done = subprocess.run(
-        [PYTHONS, version], check=False, capture_output=True, text=True, timeout=LIMIT
-    )
+    done = run_program([PYTHONS, version])
     assert done.returncode == 1
     assert f"nothing is tried: there is no Python {version} here" in done.stderr
 

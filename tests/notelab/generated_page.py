@@ -3,10 +3,10 @@
 from hashlib import sha256
 
 
-def generated_page(body: str, *, title: str = "", **inputs: bytes) -> str:
-    """Return a page generated from `inputs`, each the content of NAME.json."""
+def generated_page(body: str, *, title: str = "", suffix: str = "json", **inputs: bytes) -> str:
+    """Return a page generated from `inputs`, each the content of NAME.SUFFIX."""
     input_lines = "".join(
-        f"<!-- generated from {name}.json sha256:{sha256(data).hexdigest()} -->\n"
+        f"<!-- generated from {name}.{suffix} sha256:{sha256(data).hexdigest()} -->\n"
         for name, data in inputs.items()
     )
     front = f"---\ntitle: {title}\n---\n\n" if title else ""

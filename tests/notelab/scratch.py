@@ -18,7 +18,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.limits import LIMIT
+from tests.running import run_program
 
 
 def check_lab(folder: Path, bench: CheckSession, only: set[Path] | None = None) -> Report:
@@ -121,15 +121,15 @@ def git(folder: Path, *arguments: str) -> str:
     # A git hook that runs the tests passes its own repository to them; ours is another one.
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"):
         environment.pop(name, None)
-    done = subprocess.run(
-        ["git", *identity, *arguments],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_program(["git", *identity, *arguments], cwd=folder, env=environment, check=True)
     return done.stdout.strip()
+
+
+def commit_all(folder: Path, message: str = "one") -> str:
+    """Commit everything that a repository's folder has; return the commit."""
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
 
 
 @cache
@@ -206,6 +206,14 @@ class Scratch:
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
 
+    def release(self, changes: dict[str, str]) -> None:
+        """Commit what the upstream's folder has; pin it, and change both notes as they need."""
+        old, self.commit = self.commit, commit_all(self.upstream)
+        self.write("up-sha.txt", f"{self.commit}\n")
+        for name in ("note.md", "note.es.md"):
+            for before, after in ({old[:12]: self.commit[:12]} | changes).items():
+                self.replace(name, before, after)
+
     def bench(self, *, mirror: bool = True) -> CheckSession:
         """Return a bench with its own cache, the upstream as a mirror, and no network."""
         cache = self.root / "cache"
@@ -240,13 +248,6 @@ class Scratch:
         environment.pop("SHARDBOOK_MIRROR_UP", None)
         if mirror:
             environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)
-        return subprocess.run(
-            [sys.executable, "-m", "notelab", *arguments],
-            cwd=self.book,
-            env=environment,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=LIMIT,
-            check=False,
+        return run_program(
+            [sys.executable, "-m", "notelab", *arguments], cwd=self.book, env=environment
         )

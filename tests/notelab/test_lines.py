@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import notelab
 from notelab.cited import outline
 from notelab.lines import split_lines
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch
 
-CODE = inspect.getsource(importlib.import_module("textwrap"))
+CODE = inspect.getsource(importlib.import_module("sched"))
 HEADERS = "class A:\r    def g(self,\r          a=(1,\r 2)):\r        try:\n            x = a\r"
 HEADERS += "        except E:\r            pass\n        else:\r            y = 1\n    z = 3\n"
 
@@ -24,14 +24,7 @@ def test_a_check_and_a_lock_of_a_file_with_lone_carriage_returns_end(scratch: Sc
     code = "def combine(left, right):\r    total = left\r    if total:\r        total = right\n"
     code += "    return total\n"
     (scratch.upstream / "pkg/scaler.py").write_bytes(code.encode())
-    git(scratch.upstream, "commit", "-q", "-a", "-m", "returns")
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
-    scratch.write("up-sha.txt", f"{commit}\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, scratch.commit[:12], commit[:12])
-        scratch.replace(name, "pkg/scaler.py:L14-L15", "pkg/scaler.py:L1-L2")
-        scratch.replace(name, "pkg/scaler.py:L22-L25", "pkg/scaler.py:L1-L2")
-        scratch.replace(name, "`uses`", "`total`")
+    scratch.release({"L14-L15": "L1-L2", "L22-L25": "L1-L2", "`uses`": "`total`"})
     assert not scratch.lock().skipped
     assert scratch.codes() == []
     scratch.replace("note.md", "pkg/scaler.py:L1-L2", "pkg/scaler.py:L1-L3")

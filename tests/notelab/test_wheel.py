@@ -15,6 +15,7 @@ from notelab import __version__
 from pages.blocks import ROOT
 from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
+from tests.running import run_program
 
 MIB = 1 << 20
 DIAGRAM = """
@@ -28,19 +29,16 @@ flowchart LR
 def run(*command: object, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run a command as a user without a checkout."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run(
-        [str(word) for word in command], env={**inherited, **environment}, check=False,
-        capture_output=True, text=True, encoding="utf-8", timeout=LIMIT,
-    )  # fmt: skip
+    return run_program([str(word) for word in command], env={**inherited, **environment})
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        cwd=ROOT, check=False, capture_output=True, text=True, timeout=LIMIT,
-    )  # fmt: skip
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     [built] = folder.glob("*.whl")
     return built

@@ -4,6 +4,9 @@ import pytest
 
 from tests.shardlab import pool
 
+NEED_RANKS = ("test_pages.py", "test_ranks.py")
+
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    pool.preload()
+    if item.path.name in NEED_RANKS:
+        pool.preload()

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from shardlab.comm import World
-from shardlab.layers import partial_gradients
+from shardlab.comm import Axis, World
+from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
-from shardlab.layers.sharding import sharding_of
+from shardlab.layers.sharding import load_whole, sharding_of, whole
 from tests.shardlab.difference import random_like
+from tests.shardlab.reference import relative_error
 
 S, B, H, F = 8, 2, 16, 24
 STEPS = 10
@@ -83,3 +84,33 @@ def copied(world: World, ours: nn.Module, reference: nn.Module, names: Mapping[s
             seed = index + (100 * (1 + world.rank) if sharding_of(parameter) else 0)
             parameter.copy_(random_like(*parameter.shape, seed=seed) / parameter.shape[-1] ** 0.5)
             reference.get_parameter(names[name]).copy_(parameter)
+
+
+def layer_errors(
+    layer: nn.Module, reference: nn.Module, x_BSH: Tensor, axis: Axis, *, sequence_parallel: bool
+) -> dict[str, float]:
+    """Relative errors of a layer's output and gradients, by name, with the reference's weights."""
+    load_whole(layer, dict(reference.named_parameters()))
+    g_BSH = torch.randn_like(x_BSH)
+    reference_x = x_BSH.clone().requires_grad_()
+    expected = reference(reference_x)
+    expected.backward(g_BSH)
+
+    def rows(t: Tensor) -> Tensor:
+        return (
+            ops.local_slice(t.transpose(0, 1), axis, 0) if sequence_parallel else t.transpose(0, 1)
+        )
+
+    ours = rows(x_BSH).detach().requires_grad_()
+    y = layer(ours)
+    y.backward(rows(g_BSH))
+    partial_gradients.reduce(layer, axis)
+    assert reference_x.grad is not None
+    errors = {
+        "y": relative_error(y, rows(expected)),
+        "dx": relative_error(ours.grad, rows(reference_x.grad)),
+    }
+    wanted = dict(reference.named_parameters())
+    for name, parameter in layer.named_parameters():
+        errors[name] = relative_error(whole(parameter, parameter.grad), wanted[name].grad)
+    return errors

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,8 +14,10 @@ import axe_playwright_python
 import pytest
 from filelock import FileLock
 
+from tests.running import run_program
 from tests.site.chromium import HOW, find_browser, launch_browser
 from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings
+from tests.site.reader import OpenReader, Reader
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -31,12 +32,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(root / "site.lock"):
         if folder.exists():
             return folder
-        built = subprocess.run(
+        built = run_program(
             [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(half)],
             cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert built.returncode == 0, built.stderr
         half.rename(folder)
@@ -86,6 +84,21 @@ def browser() -> Iterator[Any]:
         pytest.skip(f"no chromium here; to run these: {HOW}")
     with launch_browser() as chromium:
         yield chromium
+
+
+@pytest.fixture
+def open_reader(browser: Any, served: str) -> Iterator[OpenReader]:
+    """Opens readers of the site with given settings; none of them may meet a fault."""
+    readers: list[Reader] = []
+
+    def open_another(**settings: Any) -> Reader:
+        readers.append(Reader(browser, served, **settings))
+        return readers[-1]
+
+    yield open_another
+    for reader in readers:
+        assert not reader.wrong
+        reader.close()
 
 
 @pytest.fixture(scope="session")

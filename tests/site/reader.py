@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from tests.limits import LIMIT
@@ -132,3 +133,6 @@ class Reader:
         results.first.wait_for()
         # All at once: the list is made anew with each letter that the page has not answered yet.
         return [str(address) for address in results.evaluate_all("all => all.map(a => a.href)")]
+
+
+OpenReader = Callable[..., Reader]

@@ -6,15 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
+from tests.running import run_program
 
 REPOSITORY = Path(__file__).parents[2]
 NAV = """
 nav:
-  - index.md
+  - docs/index.md
   - Notes:
       - experiments/01-scratch/note.md
 """
@@ -38,6 +39,20 @@ def make_site(scratch: Scratch) -> Path:
     return book
 
 
+def add_local_lab(scratch: Scratch) -> Path:
+    """Add a lab that mkdocs.yml doesn't list, and local results, to a scratch workbook."""
+    book = make_site(scratch)
+    lab = book / "experiments" / "my & reading"
+    lab.mkdir()
+    (lab / "note.md").write_text("# What I read\n\nSee [the other](../01-scratch/note.md).\n")
+    local = book / "experiments" / "01-scratch" / "results" / "local"
+    local.mkdir(parents=True)
+    for name, title in {"RESULTS.md": "Measured here", "RESULTS.es.md": "Medido aquí"}.items():
+        (local / name).write_text(f"# {title}\n")
+    (local / "run.json").write_text("{}")
+    return book
+
+
 def build_environment(scratch: Scratch) -> dict[str, str]:
     """Return the environment for mkdocs, with the scratch lab's own store."""
     return {
@@ -49,12 +64,26 @@ def build_environment(scratch: Scratch) -> dict[str, str]:
 
 def build(scratch: Scratch, *options: str) -> subprocess.CompletedProcess[str]:
     """Build the scratch site into site/ of its repository."""
-    return subprocess.run(
+    return run_program(
         [sys.executable, "-m", "mkdocs", "build", *options],
         cwd=scratch.book,
         env=build_environment(scratch),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
     )
+
+
+@dataclass(frozen=True)
+class BuiltSite:
+    """A scratch workbook whose site was built strictly, and what mkdocs said."""
+
+    scratch: Scratch
+    output: str
+
+    @property
+    def book(self) -> Path:
+        """The workbook's folder."""
+        return self.scratch.book
+
+    @property
+    def folder(self) -> Path:
+        """The site's folder."""
+        return self.book / "site"

@@ -1,4 +1,4 @@
-"""`mkdocs serve` shows a saved change to a page, and finds it too.
+"""`make serve` answers this machine's names alone; a saved change is shown, and found too.
 
 How long that takes on the whole workbook stands in docs/reference/site.md (`make benchmark`).
 """
@@ -6,13 +6,20 @@ How long that takes on the whole workbook stands in docs/reference/site.md (`mak
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from sitelab.theme.local_server import is_local
+from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
-from tests.site.live_server import copy_workbook, get, seconds_to_page, serve_live
+from tests.site.reader import Reader
 from tests.site.scratch_site import make_site
+from tests.site.serving import copy_workbook, get, seconds_to_page, serve_live
 
 SENTENCE = "A sentence that was saved just now."
 
@@ -23,18 +30,77 @@ def search_index(address: str, words: str) -> list[str]:
     return [entry["location"].partition("#")[0] for entry in entries if words in entry["text"]]
 
 
-def check_saved_change(book: Path, source: str) -> None:
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A scratch workbook's folder, and the address at which its site is served."""
+    book = make_site(Scratch(tmp_path_factory.mktemp("live")))
     with serve_live(book) as address:
-        before = search_index(address, "")
-        seconds_to_page(book, address, SENTENCE, source)
-        assert search_index(address, SENTENCE) == [f"{source.removeprefix('docs/')}/"]
-        assert search_index(address, "") == before  # the pages that didn't change are still found
+        yield book, address
 
 
-def test_a_saved_change_is_on_the_page_and_is_found(tmp_path: Path) -> None:
-    check_saved_change(make_site(Scratch(tmp_path)), "experiments/01-scratch/note")
+def check_saved_change(book: Path, address: str, source: str) -> None:
+    before = search_index(address, "")
+    seconds_to_page(book, address, SENTENCE, source)
+    assert search_index(address, SENTENCE) == [f"{source.removeprefix('docs/')}/"]
+    assert search_index(address, "") == before  # the pages that didn't change are still found
+
+
+def test_a_saved_change_is_on_the_page_and_is_found(live: tuple[Path, str]) -> None:
+    check_saved_change(*live, "experiments/01-scratch/note")
 
 
 @pytest.mark.ci
-def test_so_it_is_in_the_whole_workbook(tmp_path: Path) -> None:
-    check_saved_change(copy_workbook(tmp_path), "docs/theory/01-collectives")
+def test_a_saved_change_of_the_whole_workbook_is_found(tmp_path: Path) -> None:
+    book = copy_workbook(tmp_path)
+    with serve_live(book) as address:
+        check_saved_change(book, address, "docs/theory/01-collectives")
+
+
+@pytest.mark.parametrize(
+    ("host", "configured", "answered"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1", True),
+        ("localhost:8000", "127.0.0.1", True),
+        ("LOCALHOST", "127.0.0.1", True),
+        ("[::1]:8000", "::1", True),
+        ("192.168.0.7:8000", "0.0.0.0", True),
+        ("desk.lan:8000", "desk.lan", True),
+        ("evil.example:8000", "127.0.0.1", False),
+        ("localhost.evil.example", "127.0.0.1", False),
+        ("127.0.0.1.evil.example:8000", "127.0.0.1", False),
+        ("", "", False),
+        ("evil.example@localhost", "127.0.0.1", False),
+    ],
+)
+def test_this_machine_is_known_by_number_as_localhost_or_as_was_asked(
+    host: str, configured: str, answered: bool
+) -> None:
+    assert is_local(host, configured) is answered
+
+
+def status(address: str, host: str, path: str) -> int:
+    """Return the status of the answer to a request whose Host header is `host`."""
+    connection = HTTPConnection(urlsplit(address).netloc, timeout=LIMIT)
+    connection.request("GET", path, headers={"Host": host})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    assert (b"Scratch book" in body) == (answer.status == 200)
+    return answer.status
+
+
+def test_another_hosts_name_is_refused_and_a_saved_page_reloads(
+    live: tuple[Path, str], browser: Any
+) -> None:
+    book, address = live
+    port = urlsplit(address).port
+    assert status(address, f"localhost:{port}", "/") == 200
+    for path in ("/", "/search/search_index.json", "/livereload/0/0"):
+        assert status(address, f"evil.example:{port}", path) == 403
+    reader = Reader(browser, address, first_visit=True)
+    page = reader.read("")
+    with page.expect_navigation(), (book / "docs/index.md").open("a") as source:
+        source.write("\nA sentence that was saved just now.\n")
+    page.locator("text=saved just now").wait_for()
+    assert not reader.wrong
+    reader.close()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.costlab.network.namespaces import inside
 from tests.limits import LIMIT
+from tests.running import run_program
 
 NODES = ("one", "two")
 ADDRESSES = ("10.79.0.1", "10.79.0.2")
@@ -58,7 +59,7 @@ def explain_lack() -> str:
     if lacking or os.geteuid():
         why = f"no {' and no '.join(lacking)} here" if lacking else "only root may start a cluster"
         return f"{why}: as root, with Debian's packages slurmctld, slurmd and iproute2"
-    answer = subprocess.run(inside(["true"]), capture_output=True, text=True, check=False)
+    answer = run_program(inside(["true"]))
     return f"namespaces are refused here: {answer.stderr.strip()}" if answer.returncode else ""
 
 

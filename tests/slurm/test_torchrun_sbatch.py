@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pages.blocks import ROOT
 from pages.programs import TRAIN, script
 from shardlab.comm import World
 from tests.costlab.network.namespaces import inside
+from tests.running import run_program
 from tests.slurm.cluster import explain_lack
 from tests.slurm.mortal import RUN
 
@@ -36,10 +36,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if why := explain_lack():
         pytest.skip(why)
     folder = tmp_path_factory.mktemp("slurm")
-    answer = subprocess.run(
-        inside([sys.executable, "-m", "tests.slurm.jobs", str(folder)]),
-        cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
+    answer = run_program(inside([sys.executable, "-m", "tests.slurm.jobs", str(folder)]), cwd=ROOT)
     assert answer.returncode == 0, answer.stderr[-9000:]
     results: dict[str, Any] = json.loads(answer.stdout)
     return results

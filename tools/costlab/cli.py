@@ -16,12 +16,13 @@ import click
 
 from costlab.external_sweeps.command import fit
 from costlab.record import options
+from costlab.sections import plan
+from costlab.sections.kernels.command import kernels
 
 if TYPE_CHECKING:
     from costlab.record.result import Result
 
 BROKE_OFF, INTERRUPTED = 1, 130
-WHOLE = ("one-gpu", "collectives", "fit", "tp", "fsdp", "pipeline", "counts")
 COMMANDS = {
     "all": "Measure the whole lab, and judge the claims.",
     "collectives": "Time and bandwidth of six operations by size, and their fit.",
@@ -52,8 +53,16 @@ def main() -> None:
 
 
 def _fail(line: str, status: int) -> NoReturn:
-    click.echo(f"error: {line}", err=True)
+    _say_error(line)
     sys.exit(_leave(status))
+
+
+def _say_error(line: str) -> None:
+    click.echo(f"error: {line}", err=True)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun ends its summary with the reason
+        from shardlab.comm.launcher import report_reason
+
+        report_reason(line)
 
 
 def _one_line(fault: Exception) -> str:
@@ -86,6 +95,7 @@ def bench() -> None:
 
 
 bench.add_command(fit)
+bench.add_command(kernels)
 _FORMAT = click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -99,13 +109,11 @@ _OPTIONS = [
                  help="Hidden sizes, doubled from LEAST to MOST."),
     click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
                  show_default=True),
-    click.option("--seed", type=int, default=35, show_default=True),
+    options.SEED,
     click.option("--timeout", type=click.FloatRange(1), default=60.0, show_default=True,
                  help="Seconds that a collective, or a silence, may take."),
-    click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="Where the result goes."),
-    click.option("--resume", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-                 metavar="FILE", help="Go on with a run that broke off, by its own settings."),
+    options.OUT,
+    options.RESUME,
     _FORMAT,
 ]  # fmt: skip
 
@@ -119,20 +127,19 @@ def _measuring(command: Callable[..., int]) -> Callable[..., int]:
 def _add(name: str, words: str) -> None:
     @bench.command(name, help=words)
     @_measuring
-    def command(**options: Any) -> int:
-        names = {"all": list(WHOLE), "collectives": ["collectives", "fit"]}.get(name, [name])
-        return _measure(names, whole=name == "all", **options)
+    def command(**settings: Any) -> int:
+        names = {"all": list(plan.MODULES), "collectives": ["collectives", "fit"]}.get(name, [name])
+        return _measure(names, whole=name == "all", **settings)
 
 
 for _name, _words in COMMANDS.items():
     _add(_name, _words)
 
 
-def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
+def _measure(names: list[str], *, whole: bool, output_format: str, **settings: Any) -> int:
     from costlab.run.measuring import measured
 
-    output_format = options.pop("output_format")
-    with measured(names, whole=whole, arguments=sys.argv[1:], **options) as run:
+    with measured(names, whole=whole, arguments=sys.argv[1:], **settings) as run:
         if run.result_file is None:  # a rank that doesn't speak for the run
             return _leave(BROKE_OFF if run.faults else 0)
         if output_format == "json":
@@ -141,9 +148,11 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
             from costlab.publish import summary
 
             summary.show(run.result, whole=whole)
-        click.echo(f"{'partial: ' if run.faults else ''}{_relative(run.result_file)}", err=True)
+        click.echo(
+            f"{'partial: ' if run.faults else ''}{options.relative(run.result_file)}", err=True
+        )
         for fault in run.faults:
-            click.echo(f"error: {fault}", err=True)
+            _say_error(str(fault))
         return _leave(BROKE_OFF if run.faults else 0)
 
 
@@ -175,6 +184,10 @@ def claims(file: Path | None, output_format: str) -> int:
     differing = judging.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun waits to hear why
+        from shardlab.comm.launcher import report_reason
+
+        report_reason(line)
     return BROKE_OFF if differing else 0
 
 
@@ -196,7 +209,7 @@ def report(file: Path | None, adopt: bool) -> int:
         generate.candidates(file or options.newest(), options.LOCAL)
         return 0
     for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):
-        click.echo(_relative(path))
+        click.echo(options.relative(path))
     for change in quotes.update(options.LAB, options.pages()):
         click.echo(str(change).replace(f"{options.ROOT}/", ""))
     return 0
@@ -234,9 +247,3 @@ def _write_json(data: object) -> None:
     from msgspec import json
 
     click.echo(json.format(json.encode(data), indent=1).decode())
-
-
-def _relative(path: Path) -> str:
-    """Return a path as short as it can be typed from here."""
-    whole, here = path.resolve(), Path.cwd()
-    return str(whole.relative_to(here) if whole.is_relative_to(here) else path)

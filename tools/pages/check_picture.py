@@ -20,20 +20,10 @@ from pages.faults.book import LAB, copy_of_the_lab
 NOTE = (LAB / "fsdp-prefetch.md").as_posix()
 WIDTH = 51  # columns: shrunk into a telephone's page, its letters are still read
 PICTURE = ROOT / "docs/assets/check.svg"
-THEME = TerminalTheme(
-    (16, 20, 30),
-    (214, 220, 232),
-    [
-        (16, 20, 30),
-        (240, 113, 120),
-        (127, 217, 140),
-        (240, 198, 116),
-        (115, 170, 240),
-        (200, 146, 234),
-        (110, 205, 217),
-        (160, 170, 190),
-    ],
-)
+DARK, LIGHT = (16, 20, 30), (214, 220, 232)
+RED, GREEN, YELLOW, BLUE = (240, 113, 120), (127, 217, 140), (240, 198, 116), (115, 170, 240)
+PURPLE, CYAN, GRAY = (200, 146, 234), (110, 205, 217), (160, 170, 190)
+THEME = TerminalTheme(DARK, LIGHT, [DARK, RED, GREEN, YELLOW, BLUE, PURPLE, CYAN, GRAY])
 
 
 def printed() -> tuple[str, str]:

@@ -12,14 +12,16 @@ from sitelab.citations.live_citations import link_citations, make_mark
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures
-from sitelab.drawing.long_cells import mark_long_cells
 from sitelab.figures.embed import embed_figures
 from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
 from sitelab.pages.allowed_html import clean_html
-from sitelab.pages.answer_pages import hide_answers_from_search
-from sitelab.pages.nonbreaking_numbers import make_numbers_nonbreaking
-from sitelab.pages.nonbreaking_options import make_options_nonbreaking
+from sitelab.pages.line_breaks import (
+    make_numbers_nonbreaking,
+    make_options_nonbreaking,
+    mark_long_cells,
+)
+from sitelab.pages.rebuild_cache import PageCache
 from sitelab.pages.recall_cards import mark_cards
 from sitelab.pages.tree import parse
 from sitelab.theme.search_index import hide_from_search
@@ -79,22 +81,18 @@ class Contents:
 
     def __init__(self) -> None:
         self._formulas = Formulas()
-        self._cache: dict[str, tuple[Source, Content]] = {}
+        self._cache: PageCache[Content] = PageCache()
 
     def get(self, source: Source, root: Path) -> Content:
         """Return a page's content; `root` is the repository's folder."""
-        cached_source, content = self._cache.get(source.url, (None, None))
-        embeds = "figure" in source.html  # the content then depends on files too
-        if content is None or cached_source != source or embeds:
-            content = self._make(source, root)
-            self._cache[source.url] = (source, content)
-        return content
+        if "figure" in source.html:  # the content then depends on files too
+            return self._make(source, root)
+        return self._cache.get_or_make(source.url, source, lambda: self._make(source, root))
 
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
         hide_from_search(page)
-        hide_answers_from_search(page)
         faults = [
             Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")
             for name in embed_pictures(page, root / "docs", language)

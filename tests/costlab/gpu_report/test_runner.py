@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import venv
 import zipfile
@@ -15,6 +14,7 @@ import pytest
 
 from costlab.gpu_report import report as reports
 from costlab.gpu_report import runner
+from tests.running import run_program
 
 ROOT = Path(__file__).parents[3]
 ROW = "from costlab.gpu_report.report import tell; tell('first', 'seen', ok=True)\n"
@@ -132,11 +132,9 @@ def test_wheels_of_a_folder_are_there_for_each_stage(
 def test_a_python_without_anything_gets_a_report_that_says_so(tmp_path: Path) -> None:
     """As it is met: an image that can't be changed, and nothing of ours in it."""
     venv.create(tmp_path / "bare", symlinks=True)
-    done = subprocess.run(
-        [tmp_path / "bare/bin/python", ROOT / "tools/gpu-report", "--device", "cpu", "--stage",
-         "probe", "--out", tmp_path / "out"],
-        env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+    command = [tmp_path / "bare/bin/python", ROOT / "tools/gpu-report", "--device", "cpu"]
+    command += ["--stage", "probe", "--out", tmp_path / "out"]
+    done = run_program(command, env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     text = (tmp_path / "out/report.md").read_text()

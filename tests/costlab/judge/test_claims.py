@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from costlab.judge.claims import Claim, ClaimsError, Comparison, load
-from costlab.judge.evidence_kind import evidence_kinds
-from costlab.judge.verdict import examine, judge
+from costlab.judge.verdict import evidence_kinds, examine, judge
 from costlab.record.result import Metric
 from costlab.record.result import load as load_result
 from tests.costlab.tiny_run import DATASETS, LAB, ROOT, count_metrics

@@ -50,8 +50,8 @@ def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None
 
 def test_the_overlaps_caption_says_how_wide_the_drawn_model_is() -> None:
     caption = texts("captions")["overlap"]
-    for words in (caption.en, caption.es):
-        assert f"hidden {timeline.HIDDEN}." in words
+    assert f"hidden {timeline.HIDDEN}." in caption.en
+    assert f"tamaño oculto {timeline.HIDDEN}." in caption.es
 
 
 def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:

@@ -8,15 +8,13 @@ import pytest
 
 from costlab.publish import quotes
 
-ROW = '| a | <a id="tp-h128-slowdown-shardlab-gloo"></a>**{}** | measured |\n'
-
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
     lab = tmp_path / "experiments" / "35-costs"
-    lab.mkdir(parents=True)
-    (lab / "RESULTS.md").write_text(ROW.format("1.31×"), "utf-8")
-    (lab / "RESULTS.es.md").write_text(ROW.format("1.32×"), "utf-8")
+    (lab / "results").mkdir(parents=True)
+    table = "id,value,formatted\ntp.h128.slowdown.shardlab.gloo,1.3127,1.31×\n"
+    (lab / "results/reference.csv").write_text(table, "utf-8")
     return lab
 
 
@@ -33,9 +31,9 @@ def test_a_quoted_number_becomes_its_rows_in_its_language(lab: Path) -> None:
     spanish = write_page(lab, text.format(".es"), "note.es.md")
     first, second = quotes.update(lab, [english, spanish])
     assert english.read_text("utf-8") == "first\n" + text.format("").replace("1.2×", "1.31×")
-    assert spanish.read_text("utf-8") == text.format(".es").replace("1.2×", "1.32×")
+    assert spanish.read_text("utf-8") == text.format(".es").replace("1.2×", "1.31×")
     assert str(first) == f"{english}:2 quotes tp-h128-slowdown-shardlab-gloo: 1.2×, now 1.31×"
-    assert second.after == "1.32×"
+    assert second.after == "1.31×"
 
 
 def test_what_is_right_or_has_no_row_stays(lab: Path) -> None:

@@ -9,9 +9,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from costlab.judge.claims import load as load_claims
-from costlab.judge.evidence_kind import HOWS
+from costlab.judge.verdict import HOWS
 from costlab.publish import page, results_page
 from costlab.publish.figures import draw_shares
 from costlab.publish.generate import candidates, generate
@@ -103,7 +104,8 @@ def list_findings(folder: Path) -> list[str]:
 
 def test_the_checker_finds_nothing_until_a_reference_or_claims_file_changes(book: Path) -> None:
     assert list_findings(book) == []
-    for name in ("claims.toml", "results/reference.json", "figures/speed-up-dark.svg"):
+    files = ("claims.toml", "results/reference.json", "figures/speed-up-dark.svg")
+    for name in (*files, "results/reference.csv"):
         path = book / name
         before = path.read_bytes()
         path.write_bytes(before + b"\n")
@@ -112,10 +114,17 @@ def test_the_checker_finds_nothing_until_a_reference_or_claims_file_changes(book
 
 
 @pytest.mark.parametrize("language", page.LANGUAGES)
-def test_every_metric_has_one_row_with_its_value_in_every_language(
+def test_every_metric_has_one_place_with_its_value_in_every_language(
     book: Path, language: str
 ) -> None:
-    values = rows.read(book / page.name("RESULTS", language), CacheFile(None)).values
+    path = book / page.name("RESULTS", language)
+    values = rows.read(path, CacheFile(None)).values
+    places = re.findall(r'<a id="([^"]+)"></a>\**([^*(|]+?)\**(?= \(| \|)', path.read_text("utf-8"))
+    assert len(places) == len(values)
+    assert {place: [shown] for place, shown in places} == values
+    on_a_code_host = MarkdownIt("commonmark").enable("table").render(path.read_text("utf-8"))
+    cells = re.findall(r'<td[^>]*><a id="([^"]+)"></a>', on_a_code_host)
+    assert cells == [place for place, _ in places]
     metrics = load_result(book / results_page.REFERENCE).metrics()
     quotable = {
         name: metric for name, metric in metrics.items() if not name.startswith("timeline.")
@@ -142,7 +151,7 @@ def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path)
     )
     result = Result(provenance={"processor": "a processor", "cores": 2}, sections={"tp": broken})
     save(result, folder / results_page.REFERENCE)
-    text = results_page.text(result, folder, "en")
+    text = results_page.write(folder)[0].read_text("utf-8")
     assert "| processor | a processor |" in text
     assert "This section was interrupted: rank 1 was killed." in text
 
@@ -165,9 +174,8 @@ def test_a_section_says_above_its_numbers_what_else_ran(
     metrics = make_step(128, "gloo", 0.8)
     result = Result(sections={"tp": Section(status="complete", load=load, metrics=metrics)})
     save(result, folder / results_page.REFERENCE)
-    read = load_result(folder / results_page.REFERENCE)
-    for language, words in (("en", en), ("es", es)):
-        text = results_page.text(read, folder, language)
+    for path, words in zip(results_page.write(folder), (en, es), strict=True):
+        text = path.read_text("utf-8")
         assert 0 < text.find(words) < text.find('id="tp-h128')
 
 
@@ -189,7 +197,7 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
 @pytest.mark.parametrize("language", page.LANGUAGES)
 def test_a_wide_table_says_once_what_is_the_same_in_all_its_rows(language: str) -> None:
     text = results_page.text(load_result(LAB / results_page.REFERENCE), LAB, language)
-    wide = re.findall(r"^\|.* hidden \d+ .*\n\| -.*\n((?:\|.*\n){2,})", text, re.M)
+    wide = re.findall(r"^\|.* (?:hidden|oculto) \d+ .*\n\| -.*\n((?:\|.*\n){2,})", text, re.M)
     assert len(wide) > 2
     for table in wide:
         lines = [row.split("|")[1:-1] for row in table.splitlines()]
@@ -206,12 +214,32 @@ def test_what_can_be_downloaded_is_what_was_measured(book: Path, committed: bool
     assert {line["id"]: float(line["value"]) for line in lines} == {
         name: metric.value for name, metric in metrics.items()
     }
+    assert {line["id"]: line["formatted"] for line in lines} == {
+        name: quantity.format_metric(metric) for name, metric in metrics.items()
+    }
+    collectives = [line for line in lines if line["id"].startswith("collective.")]
+    assert collectives and all(line["busbw"] and line["p95"] for line in collectives)
+
+
+@pytest.mark.parametrize("language", page.LANGUAGES)
+def test_each_operation_has_a_table_of_its_sizes_and_links(language: str) -> None:
+    text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
+    metrics = load_result(LAB / results_page.REFERENCE).metrics().values()
+    collectives = {page.row_of(m.id): m.name for m in metrics if m.name.topic == "collective"}
+    operations = {name.operation for name in collectives.values()}
+    tables = re.findall(r"^\|.*\n\| -.*\n((?:\|.*\n)+)", text, re.M)
+    assert len(collectives) == 480 and len(operations) == 6
+    for operation in operations:
+        (table,) = [rows for rows in tables if f"-{operation}-n2-1024-" in rows]
+        names = [collectives[place] for place in re.findall(r'<a id="([^"]+)"', table)]
+        sizes = [name.size for name in names]
+        assert {name.operation for name in names} == {operation}
+        assert sizes == sorted(sizes) and len(set(sizes)) == table.count("\n") == 23
 
 
 def test_the_rule_is_said_once(tmp_path: Path) -> None:
     folder = make_lab(tmp_path, {metric.id: metric for metric in make_step(128, "gloo", 0.8)})
-    result = load_result(folder / results_page.REFERENCE)
-    new = results_page.text(result, folder, "en")
+    new = results_page.write(folder)[0].read_text("utf-8")
     assert new.count("One rule for every row") == 1
 
 
@@ -230,7 +258,7 @@ def test_every_row_says_its_n(book: Path) -> None:
     assert len(set(counts.values())) > 1
     for language in page.LANGUAGES:
         text = (book / page.name("RESULTS", language)).read_text("utf-8")
-        anchors = re.findall(r'<a id="([^"]+)"', text)
+        anchors = re.findall(r'<a id="([^"]+)"></a>\*\*', text)
         assert anchors
         for anchor in anchors:
             row = read_row(text, anchor)

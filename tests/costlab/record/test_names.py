@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from costlab.publish.kernels_page import read
 from costlab.publish.results_page import REFERENCE
 from costlab.record.names import FIELDS, FORMS, Name, call, family_of, parse
 from costlab.record.result import load
+from costlab.sections.kernels.cases import cases
 from tests.costlab.tiny_run import LAB
 
-COMMITTED = list(load(LAB / REFERENCE).metrics())
+COMMITTED = [
+    *load(LAB / REFERENCE).metrics(),
+    *(metric for case in cases().values() if case.published for metric in read(case).metrics()),
+]
 
 
 def test_every_committed_id_is_made_of_the_fields_that_it_is_read_into() -> None:
@@ -38,6 +43,10 @@ def test_every_committed_id_has_one_form() -> None:
          "gpu.h1024.tp2.modelled-allreduce.nvlink4"),
         (call("gloo", "all_reduce", 2, 1024, "blocking"),
          "collective.gloo.all_reduce.n2.1024.blocking"),
+        (Name("kernels", "step", case="crowded", row="64", code="torch-batch", link="gloo"),
+         "kernels.crowded.64.step.torch-batch.gloo"),
+        (Name("kernels", "ratio", case="crowded", row="64", code="shardlab", over="torch"),
+         "kernels.crowded.64.ratio.shardlab.torch"),
     ],
 )  # fmt: skip
 def test_a_name_and_its_id_say_the_same(name: Name, metric_id: str) -> None:

@@ -7,21 +7,22 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from costlab.record.result import Result, Section, load, save
+from tests.costlab.run.bench_server import PATH, ROOT, BenchServer, serve_bench
+from tests.running import run_program
 
-ROOT = Path(__file__).parents[3]
-PATH = os.pathsep.join([str(ROOT), str(ROOT / "tools")])
 # The command line as it is, with `counts` replaced by a section that breaks, and BENCH its process.
 BENCH = """
 import os, sys
 os.environ.setdefault("BENCH", str(os.getpid()))  # ranks import this file too
 from costlab.sections import plan
 plan.MODULES["counts"] = "tests.costlab.run.broken_section"
-{more}
 if __name__ == "__main__":
     from costlab.cli import main
     sys.argv = ["bench", *sys.argv[1:]]
@@ -61,19 +62,13 @@ run.save = save
 """
 
 
-def run_bench(
-    folder: Path, *words: str, more: str = "", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    script = folder / "script.py"
-    script.write_text(BENCH.format(more=more))
-    return subprocess.run(
-        [sys.executable, str(script), *words, "--out", str(folder / "one.json")],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": PATH} | environment,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def bench() -> Iterator[BenchServer]:
+    with serve_bench() as server:
+        yield server
 
 
-def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+def error_lines(done: Any) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
 
 
@@ -90,15 +85,15 @@ def load_partial(path: Path) -> Result:
     [
         ("killed", "counts: rank 1 was killed by SIGKILL", 1),
         pytest.param("hangs", "rank 1 hangs", 1, marks=pytest.mark.ci),
-        pytest.param("interrupted", "interrupted", 130, marks=pytest.mark.ci),
-        pytest.param("asked to end", "asked to end (SIGTERM)", 130, marks=pytest.mark.ci),
+        ("interrupted", "interrupted", 130),
+        ("asked to end", "asked to end (SIGTERM)", 130),
     ],
 )
 def test_a_run_that_breaks_off_keeps_what_it_measured(
-    tmp_path: Path, fault: str, words: str, status: int
+    bench: BenchServer, tmp_path: Path, fault: str, words: str, status: int
 ) -> None:
     timeout = "4" if fault == "hangs" else "60"  # who waits in vain says so
-    done = run_bench(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
+    done = bench.run(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
     assert done.returncode == status
     (line,) = error_lines(done)
     assert words in line
@@ -112,31 +107,31 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
     ("fault", "request_"),
     [
         ("none", "SIGTERM"),
-        pytest.param("killed", "SIGINT", marks=pytest.mark.ci),
-        pytest.param("killed", "SIGTERM", marks=pytest.mark.ci),
-        pytest.param("none", "SIGINT", marks=pytest.mark.ci),
+        ("killed", "SIGINT"),
+        ("killed", "SIGTERM"),
+        ("none", "SIGINT"),
     ],
 )
 def test_a_request_to_end_waits_until_what_was_measured_is_written(
-    tmp_path: Path, request_: str, fault: str
+    bench: BenchServer, tmp_path: Path, request_: str, fault: str
 ) -> None:
-    done = run_bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
+    done = bench.run(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
     assert done.returncode == 130, done.stderr
     (line,) = error_lines(done)
-    assert "what was measured is in" in line
+    assert f"what was measured is in {tmp_path / 'one.json'} (see --resume)" in line
     assert "Traceback" not in done.stderr
     section = load(tmp_path / "one.json").sections["counts"]
     assert section.metrics[0].id == "count.before"
     assert not list(tmp_path.glob("one.json?*")), "no file that was begun is left"
 
 
-def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_run_that_broke_off_goes_on_where_it_ended(bench: BenchServer, tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    run_bench(tmp_path, "counts", "--seed", "7", FAULT="killed")
+    bench.run(tmp_path, "counts", "--seed", "7", FAULT="killed")
     first = load_partial(out)
     first.sections["pipeline"] = Section(status="complete", seconds=3.0)
     save(first, out)
-    done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    done = bench.run(tmp_path, "counts", "--resume", str(out), FAULT="none")
     assert (done.returncode, error_lines(done)) == (0, [])
     second = load(out)
     assert [m.id for m in second.sections["counts"].metrics] == ["count.before", "count.after"]
@@ -144,38 +139,41 @@ def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert second.settings == first.settings
     assert second.provenance.pop("resumed").startswith("20")
     assert second.provenance == first.provenance
-    again = run_bench(
+    again = bench.run(
         tmp_path, "counts", "--resume", str(out), FAULT="killed"
     )  # nothing is lacking
     assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
 
 
-@pytest.mark.ci
-def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Path) -> None:
+def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(
+    bench: BenchServer, tmp_path: Path
+) -> None:
     out = tmp_path / "one.json"
-    run_bench(tmp_path, "counts", FAULT="killed")
+    bench.run(tmp_path, "counts", FAULT="killed")
     load_partial(out)
     for again in ("killed at once", "killed"):
-        done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT=again)
+        done = bench.run(tmp_path, "counts", "--resume", str(out), FAULT=again)
         assert (done.returncode, len(error_lines(done))) == (1, 1)
         load_partial(out)
-    run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    bench.run(tmp_path, "counts", "--resume", str(out), FAULT="none")
     assert load(out).sections["counts"].status == "complete"
 
 
-def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_another_machines_run_is_not_gone_on_with(bench: BenchServer, tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)
     before = out.read_bytes()
-    done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    done = bench.run(tmp_path, "counts", "--resume", str(out), FAULT="none")
     (line,) = error_lines(done)
     assert done.returncode == 2
     assert "that run was on another machine: processor abacus, here " in line
     assert out.read_bytes() == before
 
 
-def test_a_full_disk_sends_the_result_elsewhere_and_says_where(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "counts", more=FULL, FAULT="killed")
+def test_a_full_disk_sends_the_result_elsewhere_and_says_where(
+    bench: BenchServer, tmp_path: Path
+) -> None:
+    done = bench.run(tmp_path, "counts", more=FULL, FAULT="killed")
     assert done.returncode == 1
     (line,) = error_lines(done)
     assert "No space left on device" in line
@@ -185,13 +183,13 @@ def test_a_full_disk_sends_the_result_elsewhere_and_says_where(tmp_path: Path) -
     assert not load(tmp_path / "one.json").sections
 
 
-def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_line(bench: BenchServer, tmp_path: Path) -> None:
     """As rank 0 of a launch by torchrun, Slurm or by hand, whose port somebody has."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = str(listener.getsockname()[1])
-        done = run_bench(
+        done = bench.run(
             tmp_path, "counts", FAULT="none",
             RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
         )  # fmt: skip
@@ -202,21 +200,25 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def run_torchrun(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_afresh(
+    folder: Path, *words: str, launcher: tuple[str, ...] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
-    script.write_text(BENCH.format(more=""))
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
-         str(script), *words],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": PATH} | environment,
-    )  # fmt: skip
+    script.write_text(BENCH)
+    return run_program(
+        [sys.executable, *launcher, str(script), *words, "--out", str(folder / "one.json")],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": PATH} | environment,
+    )
+
+
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
 
 
 @pytest.mark.ci
 def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    done = run_torchrun(tmp_path, "counts", "--out", str(out), FAULT="none")
+    done = run_afresh(tmp_path, "counts", launcher=TORCHRUN, FAULT="none")
     assert done.returncode == 0, done.stderr
     section = load(out).sections["counts"]
     assert [metric.id for metric in section.metrics] == ["count.before", "count.after"]
@@ -225,16 +227,20 @@ def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path
 
 
 @pytest.mark.ci
-def test_under_torchrun_a_killed_rank_leaves_what_was_measured(tmp_path: Path) -> None:
-    out = tmp_path / "one.json"
-    done = run_torchrun(tmp_path, "counts", "--timeout", "20", "--out", str(out), FAULT="killed")
+@pytest.mark.parametrize("launcher", [(), TORCHRUN], ids=["alone", "torchrun"])
+def test_started_afresh_a_killed_rank_leaves_what_was_measured(
+    tmp_path: Path, launcher: tuple[str, ...]
+) -> None:
+    done = run_afresh(tmp_path, "counts", "--timeout", "20", launcher=launcher, FAULT="killed")
     assert done.returncode != 0
     assert len(error_lines(done)) == 1
-    load_partial(out)
+    load_partial(tmp_path / "one.json")
 
 
-def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(tmp_path: Path) -> None:
-    done = run_bench(
+def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(
+    bench: BenchServer, tmp_path: Path
+) -> None:
+    done = bench.run(
         tmp_path, "counts", FAULT="none",
         RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0",
     )  # fmt: skip

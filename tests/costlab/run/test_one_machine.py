@@ -71,7 +71,7 @@ def test_a_run_signs_each_number_with_the_device_that_it_measured_on(
 
     measured_run, section = make_run(), Section()
     monkeypatch.setattr(measured_run, "_metrics", metrics)
-    measured_run._launches(section, Plan(), [("cuda", 1), ("cpu", 2)])
+    measured_run._launches(section, Plan(), [("cuda", 1), ("cpu", 2)], Section())
     assert {metric.id: metric.device for metric in section.metrics} == {
         "a.cuda": "cuda",
         "a.cpu": "cpu",

@@ -102,11 +102,25 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
 
 
 def test_two_interruptions_lose_nothing(measured: Any) -> None:
-    """What the first left stays until it is equalled, launch for launch, round for round."""
+    """A finished launch is measured once; a broken one counts until another one is in its place."""
     first = measured(
         complete_launch(step("a", 1, 1), step("b", 2, 2)), broken_launch(step("a", 3, 3, 3))
     )
     assert first.sections["tp"].status == "partial"
+    assert first.metrics()["timeline.a"].series == [[1, 1], [3, 3, 3]]
+    second = measured(broken_launch(step("b", 4)), before=first)
+    assert second.metrics()["timeline.a"] == first.metrics()["timeline.a"]
+    assert second.metrics()["timeline.b"].series == [[2, 2], [4]]
+    third = measured(complete_launch(step("a", 7), step("b", 6)), before=second)
+    assert third.sections["tp"].status == "complete"
+    assert third.metrics()["timeline.a"].series == [[1, 1], [7]]
+    assert third.metrics()["timeline.b"].series == [[2, 2], [6]]
+    assert third.metrics()["timeline.b"].detail == {"launches": 2}
+
+
+def test_what_an_unfinished_first_launch_left_stays_until_it_is_equalled(measured: Any) -> None:
+    """What the first left stays until it is equalled, round for round."""
+    first = measured(broken_launch(step("a", 1, 1), step("b", 2, 2)))
     second = measured(broken_launch(step("b", 4)), before=first)
     assert second.metrics() == first.metrics()
     third = measured(broken_launch(step("b", 5, 5, 5)), before=second)
@@ -120,6 +134,33 @@ def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
     second = measured(complete_launch(step("a", 7)), complete_launch(step("a", 9)), before=first)
     assert {name: metric.value for name, metric in second.metrics().items()} == {"timeline.a": 8}
     assert second.sections["tp"].status == "complete"
+
+
+def test_what_else_ran_counts_each_finished_launch_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on forgets the rounds of the launch that broke off, as it does its times."""
+    rounds = iter([4, 5, 6])
+
+    def measure_with_load(
+        *_: object, on_progress: Callable[[Load], None], **__: object
+    ) -> Iterator[Metric]:
+        count = next(rounds)
+        yield step("a", 1, 2)
+        on_progress(Load(rounds=count))
+        if count == 5:
+            raise KeyboardInterrupt
+
+    module = Plan(lambda *_: iter(()), launches=lambda _: 2)
+    monkeypatch.setattr(plan, "load", lambda _: module)
+    monkeypatch.setattr(launch, "run", measure_with_load)
+    path = tmp_path / "one.json"
+    with pytest.raises(KeyboardInterrupt):
+        Run(Settings(), path, Plain(io.StringIO()), {}).measure(["tp"])
+    first = load(path)
+    assert first.sections["tp"].load == Load(rounds=9)
+    Run(Settings(), path, Plain(io.StringIO()), {}, before=first).measure(["tp"])
+    assert load(path).sections["tp"].load == Load(rounds=10)
 
 
 def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

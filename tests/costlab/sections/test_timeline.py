@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from costlab.implementations import tutor
-from costlab.sections.fully_sharded import overlap, timeline
+from costlab.sections.fully_sharded import timeline
 from costlab.sections.fully_sharded.timeline import Span
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
 from shardlab.comm import World
@@ -86,13 +86,13 @@ def test_a_gather_is_started_before_the_unit_before_it_computes(pool: Any) -> No
 def test_what_is_hidden_is_under_way_while_the_rank_computes(
     spans: list[tuple[str, float, float]], share: float
 ) -> None:
-    timeline = [Span(f"rank 0 {kind}", "", begin, end) for kind, begin, end in spans]
-    assert overlap.hidden_share(timeline) == pytest.approx(share)
+    step = [Span(f"rank 0 {kind}", "", begin, end) for kind, begin, end in spans]
+    assert timeline.hidden_share(step) == pytest.approx(share)
 
 
 def test_without_communication_nothing_can_be_hidden() -> None:
     with pytest.raises(ValueError, match="no collective was under way"):
-        overlap.hidden_share([Span("rank 0 compute", "", 0, 1)])
+        timeline.hidden_share([Span("rank 0 compute", "", 0, 1)])
 
 
 def record_landing(world: World) -> list[str]:

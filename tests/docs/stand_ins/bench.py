@@ -3,6 +3,8 @@
 import sys
 
 from costlab import cli
+from costlab.sections.kernels import command
+from costlab.sections.kernels.cases import Case
 
 
 def print_request(names: list[str], *, whole: bool, **options: object) -> int:
@@ -11,7 +13,13 @@ def print_request(names: list[str], *, whole: bool, **options: object) -> int:
     return 0
 
 
+def print_cases(cases: list[Case], **options: object) -> int:
+    """Print the cases that the bench would measure."""
+    return print_request([case.name for case in cases], whole=False, **options)
+
+
 if __name__ == "__main__":
     sys.argv[0] = "tools/bench"
     cli._measure = print_request
+    command._measure = print_cases
     cli.main()

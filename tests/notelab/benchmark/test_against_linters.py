@@ -23,6 +23,7 @@ from pages.blocks import ROOT, fill_blocks
 from pages.faults.book import LAB
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench
+from tests.running import run_program
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
@@ -57,9 +58,7 @@ Runs = dict[str, list[float]]
 
 def timed(command: list[str], folder: Path, environment: dict[str, str]) -> float:
     start = time.perf_counter()
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_program(command, cwd=folder, env=environment)
     seconds = time.perf_counter() - start
     assert done.returncode in (0, 1), done.stderr[-2000:]
     if "shardbook" in command[0]:

@@ -1,6 +1,5 @@
 """A citation means one file, or it is refused; it never silently means another file."""
 
-import subprocess
 import sys
 
 import pytest
@@ -14,8 +13,8 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.limits import LIMIT
-from tests.notelab.scratch import Scratch, check_lab, git
+from tests.notelab.scratch import Scratch, check_lab, commit_all, git
+from tests.running import run_program
 
 BARE = "pkg/scaler.py:L22-L25"
 LAB = """\
@@ -57,9 +56,7 @@ class Two:
         self.lock()
 
     def pin_other(self, message: str) -> None:
-        git(self.other, "add", ".")
-        git(self.other, "commit", "-q", "-m", message)
-        self.commit = git(self.other, "rev-parse", "HEAD")
+        self.commit = commit_all(self.other, message)
         self.scratch.write("other-sha.txt", f"{self.commit}\n")
 
     def gain(self) -> None:
@@ -155,13 +152,10 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
         " for page in resolved.resolve_citations(Path(sys.argv[1])).values()"
         " for text, citation in page.items()])"
     )
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", code, str(two.scratch.book)],
         env={"SHARDBOOK_CACHE": str(two.scratch.root / "cache"), "PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
         check=True,
-        timeout=LIMIT,
     )
     assert done.stdout.strip() == str([(f"other:{BARE}", "other")])
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from notelab.cited import outline
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch
 
 LATIN = "# -*- coding: latin-1 -*-\ndef año(niño=1,\n        uno=2):\n    return niño\n"
 NEWER = "def combine(left, right):\n    total = left right\n    return total\n"
@@ -54,14 +54,7 @@ def test_a_language_without_rules_needs_no_reason() -> None:
 
 def test_the_summary_names_a_file_that_this_python_cannot_parse(scratch: Scratch) -> None:
     (scratch.upstream / "pkg/scaler.py").write_text(NEWER)
-    git(scratch.upstream, "commit", "-q", "-a", "-m", "newer")
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
-    scratch.write("up-sha.txt", f"{commit}\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, scratch.commit[:12], commit[:12])
-        scratch.replace(name, "pkg/scaler.py:L14-L15", "pkg/scaler.py:L2-L3")
-        scratch.replace(name, "pkg/scaler.py:L22-L25", "pkg/scaler.py:L1-L1")
-        scratch.replace(name, "`uses`", "`total`")
+    scratch.release({"L14-L15": "L2-L3", "L22-L25": "L1-L1", "`uses`": "`total`"})
     scratch.lock()
     for _ in range(2):  # worked out, then out of the cache
         (lab,) = scratch.check().labs

@@ -1,14 +1,13 @@
 """C, C++, CUDA and Rust files have symbols and statements; a plain text has lines and names."""
 
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 from notelab.cited import fitting, outline
-from tests.limits import LIMIT
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch
+from tests.running import run_program
 
 CUDA = textwrap.dedent(
     """\
@@ -213,13 +212,8 @@ def test_python_alone_loads_no_grammar() -> None:
         "import sys; from notelab.cited import outline; outline.of_file('a.py', b'x = 1\\n');"
         "outline.of_file('a.md', b'x\\n'); print([m for m in sys.modules if 'tree_sitter' in m])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LIMIT,
+    done = run_program(
+        [sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=True
     )
     assert done.stdout.strip() == "[]"
 
@@ -229,16 +223,14 @@ def mixed(scratch: Scratch) -> Scratch:
     """A lab whose note cites a kernel and a text."""
     scratch.upstream.joinpath("pkg/ring.cu").write_text(CUDA)
     scratch.upstream.joinpath("README.md").write_text("All about rings.\n\nRun `ring`.\n")
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-qm", "kernel")
-    head = git(scratch.upstream, "rev-parse", "HEAD")
-    scratch.write("up-sha.txt", f"{head}\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, scratch.commit[:12], head[:12])
-        scratch.replace(name, "`uses`", "`threadIdx`")
-        scratch.replace(name, "pkg/scaler.py:L14-L15", "pkg/ring.cu:L14-L17")
-        scratch.replace(name, "`combine`", "`rings`")
-        scratch.replace(name, "pkg/scaler.py:L22-L25", "README.md:L1")
+    scratch.release(
+        {
+            "`uses`": "`threadIdx`",
+            "pkg/scaler.py:L14-L15": "pkg/ring.cu:L14-L17",
+            "`combine`": "`rings`",
+            "pkg/scaler.py:L22-L25": "README.md:L1",
+        }
+    )
     scratch.lock()
     return scratch
 

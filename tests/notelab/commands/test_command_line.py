@@ -16,7 +16,8 @@ from notelab.report.text import write
 from notelab.rules.codes import RULES
 from pages.blocks import ROOT
 from tests.limits import LIMIT
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all, git
+from tests.running import run_program
 
 
 def test_check_without_a_path_proves_every_lab_and_says_what_was_proved(scratch: Scratch) -> None:
@@ -165,8 +166,7 @@ def test_cite_prints_a_citation_that_check_accepts(scratch: Scratch) -> None:
 def test_cite_finds_a_file_not_cited_yet_by_path_and_by_module(scratch: Scratch) -> None:
     source = "@wrap(\n    1,\n)\ndef other():\n    return 1\n"
     scratch.upstream.joinpath("pkg/other.py").write_text(source)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-qm", "two")
+    commit_all(scratch.upstream, "two")
     assert scratch.run("pin", "up", "main").returncode == 0
     for symbol in ("pkg/other.py:other", "pkg.other.other"):
         assert scratch.run("cite", "up", symbol).stdout == "`pkg/other.py:L1-L5`\n"
@@ -197,9 +197,7 @@ def test_explain_lists_the_rules_and_shows_a_page_by_code_or_name(scratch: Scrat
 
 def test_pin_moves_the_pin_file_and_the_lock_together(scratch: Scratch) -> None:
     scratch.upstream.joinpath("pkg/new.py").write_text("x = 1\n")
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-qm", "two")
-    head = git(scratch.upstream, "rev-parse", "HEAD")
+    head = commit_all(scratch.upstream, "two")
     done = scratch.run("pin", "up", "main")
     assert done.returncode == 0, done
     assert scratch.read("up-sha.txt") == f"{head}\n"
@@ -254,14 +252,10 @@ def test_an_interrupt_is_one_line_and_exit_2(scratch: Scratch, tmp_path: Path) -
         "from notelab.cli import main\n"
         "main()\n"
     )
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", code],
         cwd=scratch.book,
         env={**os.environ, "SHARDBOOK_CACHE": str(tmp_path / "c")},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
     )
     assert (done.returncode, "error: interrupted" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
@@ -272,9 +266,7 @@ def test_a_folder_that_is_gone_is_what_cannot_be_read(scratch: Scratch) -> None:
     gone = scratch.root / "gone"
     gone.mkdir()
     run = f"rmdir {gone} && {sys.executable} -m notelab check"
-    done = subprocess.run(
-        ["sh", "-c", run], cwd=gone, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    done = run_program(["sh", "-c", run], cwd=gone)
     assert done.returncode == 2
     assert "error: the current folder cannot be read" in done.stderr
 
@@ -309,12 +301,10 @@ def test_two_checks_at_once_agree(scratch: Scratch) -> None:
 def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language: str) -> None:
     page = ROOT / f"docs/reference/commands{language}.md"
     environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", "from notelab.cli import cli; cli(prog_name='shardbook')", "--help"],
         cwd=scratch.book,
         env=environment,
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout.strip() in page.read_text("utf-8")

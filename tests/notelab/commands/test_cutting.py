@@ -11,7 +11,7 @@ import pytest
 
 from notelab.cited import fitting, outline
 from notelab.commands.parts import split_symbol
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all
 
 MAX_LINES = 40
 
@@ -70,8 +70,7 @@ def test_all_parts_are_printed_each_with_what_it_is_known_by(scratch: Scratch) -
     (scratch.upstream / "pkg/scaler.py").write_text(
         f'def vast():\n    """Do much."""\n{lines}    total = (\n{sum_}        1)\n'
     )
-    git(scratch.upstream, "commit", "-q", "-a", "-m", "vast")
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
+    commit = commit_all(scratch.upstream, "vast")
     scratch.write("up-sha.txt", f"{commit}\n")
     done = scratch.run("cite", "up", "pkg/scaler.py:vast")
     parts = [line for line in done.stderr.splitlines() if line.startswith("  `pkg/")]

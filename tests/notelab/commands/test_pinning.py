@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from notelab.atomic_write import write_files
-from tests.notelab.scratch import UPSTREAM, Scratch, git
+from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
 
 def add_second_lab(scratch: Scratch) -> None:
@@ -47,8 +47,7 @@ def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(
 
 def test_the_help_of_a_citation_that_waits_is_a_command_that_runs(scratch: Scratch) -> None:
     add_second_lab(scratch)
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-q", "-m", "notes")
+    commit_all(scratch.book, "notes")
     scratch.upstream.joinpath("pkg/scaler.py").write_text(UPSTREAM.replace("math.hypot", "max"))
     git(scratch.upstream, "commit", "-q", "-a", "-m", "two")
     lab = "experiments/01-scratch"

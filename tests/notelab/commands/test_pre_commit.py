@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pages.blocks import ROOT
-from tests.limits import LIMIT
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all, git
+from tests.running import run_program
 
 BIN = Path(sys.executable).parent
 
@@ -31,15 +31,7 @@ def environment(scratch: Scratch) -> dict[str, str]:
 
 
 def run(scratch: Scratch, *command: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command,
-        cwd=scratch.book,
-        env=environment(scratch),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
+    return run_program(command, cwd=scratch.book, env=environment(scratch))
 
 
 @pytest.fixture
@@ -52,8 +44,7 @@ def hooked(scratch: Scratch) -> Scratch:
     text = text.replace(".venv/bin/", f"{BIN}/")
     start, end = text.index("      - id: ruff\n"), len(text)
     scratch.book.joinpath(".pre-commit-config.yaml").write_text(text[:start] + text[end:])
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "sound")
+    commit_all(scratch.book, "sound")
     assert run(scratch, str(pre_commit), "install").returncode == 0
     return scratch
 
@@ -108,10 +99,8 @@ def test_any_repository_can_use_the_hook_from_a_clone_of_this_one(scratch: Scrat
         ignore=shutil.ignore_patterns(".git", ".venv", "site", "node_modules", ".*_cache"),
     )
     git(hook, "init", "-q")
-    git(hook, "add", "-A")
-    git(hook, "commit", "-qm", "x")
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "sound")
+    commit_all(hook, "x")
+    commit_all(scratch.book, "sound")
     tried = (str(pre_commit), "try-repo", str(hook), "shardbook-check", "--all-files", "--verbose")
     sound = run(scratch, *tried)
     assert sound.returncode == 0, sound.stdout + sound.stderr

@@ -8,7 +8,7 @@ from notelab.commands import starting
 from notelab.lab.lab import load
 from pages.blocks import ROOT
 from tests.notelab.real import real_bench
-from tests.notelab.scratch import Scratch, check_lab, git
+from tests.notelab.scratch import Scratch, check_lab, commit_all, git
 
 FINISHED = ROOT / "experiments/35-reading-notes"
 
@@ -145,8 +145,7 @@ def test_a_lab_about_any_repository_is_pinned_and_lies_where_it_is_told_to(
 def own_lab(scratch: Scratch) -> Path:
     """Start a lab about the repository that it is in, whose one commit has one source file."""
     scratch.book.joinpath("tool.py").write_text("def double(x):\n    return 2 * x\n")
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "one")
+    commit_all(scratch.book, "one")
     done = scratch.run("new", "own", "--repo", ".")
     assert done.returncode == 0, done
     return scratch.book / "experiments/own"

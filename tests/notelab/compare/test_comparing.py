@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notelab.scratch import UPSTREAM, Scratch, git
+from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
 CHOICES = """
 - **My count.** The count `uses` grows before the work is done: `pkg/scaler.py:L15`.
@@ -18,8 +18,7 @@ CHOICES = """
 def learner_lab(scratch: Scratch) -> Path:
     """Start a lab whose solution is the scratch lab's finished note, all of it committed."""
     assert scratch.run("new", "mine", "--from", "01-scratch").returncode == 0
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "blank")
+    commit_all(scratch.book, "blank")
     return scratch.book / "experiments/mine"
 
 
@@ -28,8 +27,7 @@ def committed_lab(scratch: Scratch, learner_lab: Path) -> Path:
     """Write two choices in the lab, and commit them."""
     note = learner_lab / "note.md"
     note.write_text(note.read_text("utf-8") + CHOICES, "utf-8")
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-qm", "mine")
+    commit_all(scratch.book, "mine")
     return learner_lab
 
 
@@ -184,8 +182,7 @@ def test_a_solution_read_at_another_commit_is_compared_and_said(
     scratch: Scratch, committed_lab: Path
 ) -> None:
     (scratch.upstream / "pkg/new.py").write_text("x = 1\n")
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-qm", "two")
+    commit_all(scratch.upstream, "two")
     assert scratch.run("pin", "up", "main", "--lab", str(committed_lab)).returncode == 0
     done = scratch.run("compare")
     assert done.returncode == 0 and "lines may have moved" in done.stderr

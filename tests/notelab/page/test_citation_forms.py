@@ -20,7 +20,7 @@ from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import copy_filled, git
+from tests.notelab.scratch import commit_all, copy_filled, git
 
 WORK = '''\
 """Work."""
@@ -51,8 +51,7 @@ def _source(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "one")
+    commit_all(folder, "one")
     git(folder, "tag", "v1.0")
     git(folder, "commit", "-q", "--allow-empty", "-m", "two")
     git(folder, "tag", "v2.0")
@@ -318,9 +317,7 @@ def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(
 def test_the_end_of_two_paths_is_refused_with_both(lab: Lab) -> None:
     (lab.source / "lib").mkdir()
     (lab.source / "lib/work.py").write_text(WORK)
-    git(lab.source, "add", ".")
-    git(lab.source, "commit", "-q", "-m", "two of a name")
-    lab.commit = git(lab.source, "rev-parse", "HEAD")
+    lab.commit = commit_all(lab.source, "two of a name")
     lab.folder.joinpath("s-sha.txt").write_text(f"{lab.commit}\n")
     findings = lab.judge("`work.py:4-6`").findings
     assert [finding.code for finding in findings] == ["N201"]

@@ -8,7 +8,7 @@ import pytest
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from tests.notelab.page.test_citation_forms import Lab, make_lab
-from tests.notelab.scratch import git
+from tests.notelab.scratch import commit_all, git
 
 CODE = "def add_one(number):\n    total = number + 1\n    return total\n"
 PLAIN = [
@@ -29,8 +29,7 @@ def _source(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(CODE)
     git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "one")
+    commit_all(folder, "one")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from notelab.recall.history import History, Review
 from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
+from tests.running import run_program
 
 CARDS = """
 ??? question own "Counted when?"
@@ -153,10 +154,11 @@ def test_input_that_ends_early_grades_nothing(learner: Learner, lines: tuple[str
 
 
 def test_a_closed_standard_input_is_an_end_and_no_fault(learner: Learner) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m notelab recall <&-"], cwd=learner.scratch.book,
-        env=learner.environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_program(
+        ["sh", "-c", f"{sys.executable} -m notelab recall <&-"],
+        cwd=learner.scratch.book,
+        env=learner.environment,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 answered, 2 left" in done.stdout
 
@@ -221,5 +223,5 @@ def test_an_answer_after_a_torn_line_stands_on_a_line_of_its_own(tmp_path: Path)
 
 def test_the_checker_does_not_load_what_only_recall_needs() -> None:
     code = "import sys, notelab.cli, notelab.check; print('fsrs' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     assert done.stdout.strip() == "False"

@@ -14,7 +14,7 @@ from notelab.sources.git.command import GitCommand
 from notelab.sources.library import Library
 from notelab.sources.package import Package
 from notelab.sources.store import Store
-from tests.notelab.scratch import git
+from tests.notelab.scratch import commit_all, git
 
 OLD = {
     "a.py": "def leaving(): pass\ndef wandering(): pass\n",
@@ -36,9 +36,7 @@ def commit(folder: Path, files: Mapping[str, str]) -> str:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "a tree")
-    return git(folder, "rev-parse", "HEAD")
+    return commit_all(folder, "a tree")
 
 
 @pytest.fixture

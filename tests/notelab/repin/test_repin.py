@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from notelab.repin import journal
-from tests.notelab.scratch import UPSTREAM, Scratch, git
+from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
 MOVED = UPSTREAM.replace("import math\n", "import math\nimport os\nimport sys\n")
 EDITED = MOVED.replace("total = math.hypot(left, right)", "total = left + right")
@@ -24,8 +24,7 @@ def release(scratch: Scratch, text: str, tag: str) -> None:
 
 
 def commit_notes(scratch: Scratch) -> None:
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-q", "-m", "notes")
+    commit_all(scratch.book, "notes")
 
 
 def list_changes(scratch: Scratch, ref: str) -> dict[str, dict[str, object]]:
@@ -147,8 +146,7 @@ def test_names_that_left_the_tree_are_listed_while_anything_waits(scratch: Scrat
 def test_lines_of_a_path_with_an_equals_sign_and_a_colon_are_accepted(scratch: Scratch) -> None:
     name = "pkg/a=b:c.py"
     scratch.upstream.joinpath(name).write_text(UPSTREAM)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-q", "-m", "odd")
+    commit_all(scratch.upstream, "odd")
     scratch.write("up-sha.txt", git(scratch.upstream, "rev-parse", "HEAD") + "\n")
     for page in ("note.md", "note.es.md"):
         scratch.replace(page, "`pkg/scaler.py:L22-L25`", f"`up:{name}:L22-L25`")
@@ -249,8 +247,7 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
         else:
             git(scratch.upstream, "checkout", "-q", "--orphan", "other")
             (scratch.upstream / "README").write_text("another project\n")
-        git(scratch.upstream, "add", "-A")
-        git(scratch.upstream, "commit", "-q", "-m", "v2")
+        commit_all(scratch.upstream, "v2")
         git(scratch.upstream, "tag", "v2")
     before = scratch.read("note.md"), scratch.read("up-sha.txt"), scratch.read("citations.lock")
     ran = scratch.run("repin", "up", ref, "--write", "--offline")

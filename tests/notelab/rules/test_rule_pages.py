@@ -13,7 +13,6 @@ SECTIONS = {
     "en": ["How the rule decides", "Why", "Example", "Fix"],
     "es": ["Cómo decide la regla", "Por qué", "Ejemplo", "Arreglo"],
 }
-CASES = [(code, language) for code in RULES for language in SECTIONS]
 
 
 def page(code: str, language: str) -> str:
@@ -27,50 +26,73 @@ def body(text: str) -> str:
     return re.sub(r"^(`{3,}).*?^\1$", "", plain, flags=re.DOTALL | re.MULTILINE).strip()
 
 
-@pytest.mark.parametrize(("code", "language"), CASES)
-def test_title_and_heading_are_code_and_name(code: str, language: str) -> None:
-    text = page(code, language)
-    assert text.startswith(f'---\ntitle: "{code} {RULES[code]}"\n---\n\n# {code} {RULES[code]}\n\n')
+def first_paragraph(text: str) -> str:
+    return " ".join(body(text).split("\n\n")[1].split())
 
 
-@pytest.mark.parametrize(("code", "language"), CASES)
-def test_the_first_paragraph_is_one_short_sentence(code: str, language: str) -> None:
-    paragraph = " ".join(body(page(code, language)).split("\n\n")[1].split())
-    assert explain.summary(code, language) == paragraph
-    assert paragraph.endswith(".") and not re.search(r"[.!?]\s", paragraph)
-    assert len(paragraph) <= 100
-
-
-@pytest.mark.parametrize(("code", "language"), CASES)
-def test_a_page_has_the_four_sections_and_no_more(code: str, language: str) -> None:
-    headings = re.findall(r"^#{2,} (.+)$", body(page(code, language)), re.MULTILINE)
-    assert headings == SECTIONS[language]
-
-
-@pytest.mark.parametrize(("code", "language"), CASES)
-def test_the_example_shows_a_finding_of_its_rule(code: str, language: str) -> None:
-    text = page(code, language)
-    example = text[text.index(f"## {SECTIONS[language][2]}") :]
+def find_faults(code: str, language: str, text: str) -> list[str]:
+    """Return what is wrong with the form of a rule's page."""
+    faults = []
+    name = RULES[code]
+    if not text.startswith(f'---\ntitle: "{code} {name}"\n---\n\n# {code} {name}\n\n'):
+        faults.append("title and heading are not code and name")
+    paragraph = first_paragraph(text)
+    if not paragraph.endswith(".") or re.search(r"[.!?]\s", paragraph) or len(paragraph) > 100:
+        faults.append(f"the first paragraph is not one short sentence: {paragraph}")
+    headings = re.findall(r"^#{2,} (.+)$", body(text), re.MULTILINE)
+    if headings != SECTIONS[language]:
+        faults.append(f"other sections: {headings}")
+    example = text.partition(f"## {SECTIONS[language][2]}")[2]
     shown = re.search(r"^```text\n\S+:\d+:\d+ (N\d{3}) .+", example, re.MULTILINE)
-    assert shown and shown[1] == code
+    if not shown or shown[1] != code:
+        faults.append("the example shows no finding of the rule")
     # The finding, the line that caused it, and the fix.
-    assert len(re.findall(r"^(`{3,})\w+\n.*?^\1$", example, re.DOTALL | re.MULTILINE)) == 3
+    if len(re.findall(r"^(`{3,})\w+\n.*?^\1$", example, re.DOTALL | re.MULTILINE)) != 3:
+        faults.append("the example has not three blocks")
+    return [f"{code}, {language}: {fault}" for fault in faults]
+
+
+def find_differences(english: str, spanish: str) -> list[str]:
+    """Return what is wrong with a rule's page beside its page in the other language."""
+    blocks = re.compile(r"^(`{3,}\w+\n.*?)^`{3,}$", re.DOTALL | re.MULTILINE)
+    faults = ["another example"] * (blocks.findall(english) != blocks.findall(spanish))
+    paragraphs = {part for part in body(english).split("\n\n") if len(part.split()) >= 6}
+    return faults + [f"in English: {p}" for p in body(spanish).split("\n\n") if p in paragraphs]
 
 
 @pytest.mark.parametrize("code", RULES)
-def test_both_languages_show_the_same_example(code: str) -> None:
-    blocks = [
-        re.findall(r"^(`{3,}\w+\n.*?)^`{3,}$", page(code, language), re.DOTALL | re.MULTILINE)
-        for language in SECTIONS
-    ]
-    assert blocks[0] == blocks[1]
+def test_a_rules_pages_have_the_form_of_all_and_what_explain_shows(code: str) -> None:
+    english, spanish = page(code, "en"), page(code, "es")
+    faults = find_faults(code, "en", english) + find_faults(code, "es", spanish)
+    faults += find_differences(english, spanish)
+    assert not faults, "\n".join(faults)
+    for language, text in (("en", english), ("es", spanish)):
+        assert explain.summary(code, language) == first_paragraph(text)
 
 
-@pytest.mark.parametrize("code", RULES)
-def test_no_paragraph_is_left_in_english(code: str) -> None:
-    english = {part for part in body(page(code, "en")).split("\n\n") if len(part.split()) >= 6}
-    spanish = {part for part in body(page(code, "es")).split("\n\n") if len(part.split()) >= 6}
-    assert not english & spanish
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("# N208 off", "# N208 on", "title and heading"),
+        (".\n\n## How", ". And\n\n## How", "one short sentence"),
+        ("## Why", "## Because", "other sections"),
+        (":4 N208", ":4 N209", "no finding"),
+        ("Fixed:\n", "```text\nx\n```\n\nFixed:\n", "three blocks"),
+    ],
+)
+def test_a_fault_of_form_is_named(old: str, new: str, fault: str) -> None:
+    text = page("N208", "en")
+    assert find_faults("N208", "en", text) == []
+    assert old in text
+    assert any(fault in each for each in find_faults("N208", "en", text.replace(old, new)))
+
+
+def test_an_example_of_its_own_and_a_paragraph_left_in_english_are_named() -> None:
+    english, spanish = page("N208", "en"), page("N208", "es")
+    assert find_differences(english, spanish) == []
+    assert find_differences(english, spanish.replace("N208", "N209"))[0] == "another example"
+    paragraph = body(english).split("\n\n")[3]
+    assert find_differences(english, f"{spanish}\n{paragraph}")[-1:] == [f"in English: {paragraph}"]
 
 
 def test_every_page_belongs_to_a_rule() -> None:

@@ -381,6 +381,49 @@ def quoting(scratch: Scratch, page: str) -> None:
 ROW = '| <a id="r"></a>**2×** |\n'
 
 
+TABLE = "id,value,formatted\nr.x,2.01,2×\nr.y,3,3×\n"
+CELLS = '| <a id="r-x"></a>2× (1 – 3) | <a id="q"></a>**5×** |\n'
+
+
+def quoting_a_csv(scratch: Scratch, quote: str, table: str = TABLE) -> list[str]:
+    """Return what is found if the note quotes a page that was generated from a CSV."""
+    scratch.write("results.csv", table)
+    scratch.write("RESULTS.md", generated_page(CELLS, suffix="csv", results=table.encode()))
+    scratch.replace("note.md", "In lab 02", f"In lab 02 {quote}")
+    return [
+        f"{finding.code} {finding.found}"
+        for finding in scratch.check().findings
+        if finding.code != "N504"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("quote", "expected"),
+    [
+        ("[2×](RESULTS.md#r-x)", []),
+        ("[2.01×](RESULTS.md#r-x)", ["N402 2.01×"]),
+        ("[3×](RESULTS.md#r-y)", ["N401 a line in results.csv, but no place on the page"]),
+        ("[5×](RESULTS.md#q)", ["N401 2 values in that row"]),
+        ("[5×](RESULTS.md#s)", ["N401 no such row"]),
+    ],
+)
+def test_a_quoted_number_is_the_csv_s_and_has_a_place_on_the_page(
+    scratch: Scratch, quote: str, expected: list[str]
+) -> None:
+    table = TABLE + "q,5,5×\nq,6,6×\n"
+    assert quoting_a_csv(scratch, quote, table) == expected
+
+
+@pytest.mark.parametrize(
+    "table", ["", "id,value\nr.x,2×\n", "id,formatted\nr.x\n", "id,formatted\n\0\n", '"\n']
+)
+def test_a_csv_without_such_columns_or_lines_gives_a_place_no_value(
+    scratch: Scratch, table: str
+) -> None:
+    (found,) = quoting_a_csv(scratch, "[2×](RESULTS.md#r-x)", table)
+    assert found.startswith("N40")
+
+
 def test_a_results_page_edited_by_hand_is_found_though_the_note_agrees_with_it(
     scratch: Scratch,
 ) -> None:

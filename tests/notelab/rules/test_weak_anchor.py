@@ -3,7 +3,7 @@
 import pytest
 
 from notelab.cited import fitting, outline
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch
 
 SOURCE = "def run(state):\n" + "".join(f"    state = step_{n}(state, common)\n" for n in range(30))
 
@@ -12,14 +12,7 @@ SOURCE = "def run(state):\n" + "".join(f"    state = step_{n}(state, common)\n" 
 def crowded(scratch: Scratch) -> Scratch:
     """A lab that pins a file whose every line holds `state` and `common`."""
     scratch.upstream.joinpath("pkg/scaler.py").write_text(SOURCE)
-    git(scratch.upstream, "commit", "-qam", "crowded")
-    head = git(scratch.upstream, "rev-parse", "HEAD")
-    scratch.write("up-sha.txt", f"{head}\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, scratch.commit[:12], head[:12])
-        scratch.replace(name, "`uses`", "`common`")
-        scratch.replace(name, "`combine`", "`step_21`")
-        scratch.replace(name, "L22-L25", "L23")
+    scratch.release({"`uses`": "`common`", "`combine`": "`step_21`", "L22-L25": "L23"})
     scratch.lock()
     return scratch
 

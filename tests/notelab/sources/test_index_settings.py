@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import FoundFile, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.index import settings
 from notelab.sources.index.address import Address, find
 from notelab.sources.index.session import Session, describe_error
 from notelab.sources.index.settings import Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.sources.package_index import (
     NAME,
     VERSION,

@@ -1,17 +1,16 @@
 """The library: the order of the providers, and that no answer is taken on trust."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import git
 from tests.notelab.sources.upstream import ONE, TWO, make_upstream
+from tests.running import run_program
 
 
 @pytest.fixture
@@ -156,12 +155,7 @@ print(sorted({"git", "requests", "remotezip", "platformdirs", "urllib3"} & set(s
 def test_a_read_from_the_store_imports_nothing_that_the_network_needs(tmp_path: Path) -> None:
     store = Store(tmp_path)
     blobs = [store.put(b"%d\n" % number * 5000) for number in range(10)]
-    ran = subprocess.run(
-        [sys.executable, "-c", _FROM_STORE, str(tmp_path), *blobs],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ran = run_program([sys.executable, "-c", _FROM_STORE, str(tmp_path), *blobs], check=True)
     assert ran.stdout.split("\n")[:2] == ["10", "[]"]
 
 

@@ -15,10 +15,9 @@ from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
 from notelab.report import text
 from notelab.sources.answers import FoundFile, Source, SourceError, Unreachable, Wheel
-from notelab.sources.blob import blob_id
-from notelab.sources.git.fetch import Remote
+from notelab.sources.git.probe import HostProbe
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import UPSTREAM, Scratch, check_lab
 from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
@@ -33,10 +32,10 @@ OTHERS = "shardbook_trial-1.0-cp310-cp310-manylinux_2_28_x86_64.whl"
 
 @pytest.fixture(autouse=True)
 def _no_git_host(pip_of_its_own: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reach(_remote: Remote, _url: str) -> None:
+    def reach(_probe: HostProbe, _url: str) -> None:
         raise SourceError("git-host.invalid can't be reached")
 
-    monkeypatch.setattr(Remote, "probe", reach)
+    monkeypatch.setattr(HostProbe, "check", reach)
 
 
 @pytest.fixture

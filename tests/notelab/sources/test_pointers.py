@@ -5,7 +5,7 @@ import pytest
 from notelab.book.relock import relock
 from notelab.book.workbook import open_lab
 from notelab.lab import lock as lock_file
-from notelab.sources.pointer import pointer_kind
+from notelab.sources.answers import pointer_kind
 from tests.notelab.scratch import Scratch, git
 
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'ab' * 32}\nsize 12345\n"
@@ -21,13 +21,7 @@ Pointers = pytest.mark.parametrize(
 def point(scratch: Scratch, text: str) -> None:
     """Cite a file whose text, at a new commit, is a pointer's."""
     scratch.upstream.joinpath("pkg/large.py").write_text(text)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-q", "-m", "large")
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`sha256` `annex` `pkg/large.py:L1`")
-        scratch.replace(name, scratch.commit[:12], commit[:12])
-    scratch.write("up-sha.txt", f"{commit}\n")
+    scratch.release({"`pkg/scaler.py:L22-L25`": "`sha256` `annex` `pkg/large.py:L1`"})
     scratch.lock()
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
-from notelab.sources.git.fetch import check_url
 from notelab.sources.git.probe import HostProbe
+from notelab.sources.git.url import check_url
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.limits import LIMIT
-from tests.notelab.scratch import git
+from tests.notelab.scratch import commit_all, git
 from tests.notelab.sources.upstream import ONE, TWO, make_upstream
 
 
@@ -87,6 +86,32 @@ def test_a_commit_that_was_fetched_once_needs_no_remote_again(
     assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], FoundFile)
 
 
+def test_a_commit_comes_with_its_trees_so_a_path_that_it_lacks_asks_no_remote(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    (folder / "apart").mkdir()
+    (folder / "apart/three.py").write_text("3\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "third")
+    source = Source("up", upstream.url, git(folder, "rev-parse", "HEAD"))
+    _library(tmp_path).read(source, {ONE: None})
+    shutil.rmtree(folder)
+    absent = _library(tmp_path).read(source, {"apart/thre.py": None})["apart/thre.py"]
+    assert isinstance(absent, Absent)
+    assert (absent.definite, absent.suggestions) == (True, ["apart/three.py"])
+
+
+def test_a_repository_of_an_older_kind_in_the_cache_is_made_again(
+    tmp_path: Path, upstream: Source
+) -> None:
+    _library(tmp_path).read(upstream, {ONE: None})
+    git(_cache(tmp_path), "config", "remote.origin.partialclonefilter", "tree:0")
+    shutil.rmtree(tmp_path / "cache/blobs")
+    assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], FoundFile)
+    kind = git(_cache(tmp_path), "config", "remote.origin.partialclonefilter")
+    assert kind == "blob:none"
+
+
 @pytest.mark.parametrize("bare", [True, False])
 def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: bool) -> None:
     upstream = make_upstream(folder)
@@ -97,6 +122,15 @@ def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: boo
     answer = _library(tmp_path, mirror, offline=True).read(upstream, {ONE: None})[ONE]
     assert isinstance(answer, FoundFile)
     assert answer.proof == "git"
+
+
+def test_a_mirrors_configuration_may_hold_all_that_git_reads(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    with (folder / ".git/config").open("a") as stream:
+        stream.write('[includeIf "gitdir:~/work/"]\n\tpath = ~/none\n[alias]\n\tl = log \\\n\t-1\n')
+    answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
+    assert isinstance(answer, FoundFile)
 
 
 def test_a_linked_worktree_is_a_mirror_too(tmp_path: Path, folder: Path, upstream: Source) -> None:
@@ -143,8 +177,7 @@ def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
     names = ("first.bin", "second.bin")
     for name in names:  # long enough that git gives a size before it finds the damage
         (folder / name).write_bytes(os.urandom(50_000))
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "two more")
+    commit_all(folder, "two more")
     source = Source(name="up", url=upstream.url, commit=git(folder, "rev-parse", "HEAD"))
     for name in names:  # whichever git reads first
         blob = git(folder, "rev-parse", f"HEAD:{name}")

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.index import wheel as wheel_provider
 from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
 from notelab.sources.package import UnreadableMemberError, built_from
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.sources.package_index import (
     INFO,
     NAME,

@@ -1,4 +1,4 @@
-"""The git host and the package index: asked at the same time, and not again for some minutes."""
+"""The git host and the package index: asked in order, and not again for some minutes."""
 
 import threading
 from collections.abc import Iterator
@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Offered, Source, SourceError, Unreachable
-from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import Remote
-from notelab.sources.index import address, published
+from notelab.sources.git.probe import HostProbe
+from notelab.sources.index import address
 from notelab.sources.library import Library
-from notelab.sources.response_cache import MINUTES, ResponseCache
-from notelab.sources.store import Store
+from notelab.sources.store import MINUTES, Store, blob_id
 from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
 pytestmark = pytest.mark.usefixtures("pip_of_its_own")
@@ -25,28 +24,21 @@ SOURCE = Source("up", "https://git-host.invalid/up.git", COMMIT, wheel=f"{NAME}=
 
 
 class Host:
-    """A git host that is asked whether it is there, and answers when a test lets it."""
+    """A git host that is asked whether it is there, and is not."""
 
     def __init__(self) -> None:
-        self.asked = self.answered = 0
-        self.may_answer = threading.Event()
-        self.there = False
+        self.asked = 0
 
-    def probe(self) -> None:
+    def check(self) -> None:
         self.asked += 1
-        answers = self.may_answer.wait(LONG)
-        self.answered += 1
-        assert answers
-        if not self.there:
-            raise SourceError("git-host.invalid can't be reached (no such host)")
+        raise SourceError("git-host.invalid can't be reached (no such host)")
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     git_host = Host()
-    monkeypatch.setattr(Remote, "probe", lambda _remote, _url: git_host.probe())
-    yield git_host
-    git_host.may_answer.set()
+    monkeypatch.setattr(HostProbe, "check", lambda _probe, _url: git_host.check())
+    return git_host
 
 
 @pytest.fixture
@@ -57,46 +49,59 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 
 def _library(tmp_path: Path, *, refresh: bool = False) -> Library:
-    return Library(Store(tmp_path / "cache"), {}, refresh=refresh)
+    return Library(Store(tmp_path / "cache", refresh=refresh), {})
 
 
 def _read(library: Library, path: str, blob: str | None) -> object:
     return library.read(SOURCE, {path: blob})[path]
 
 
-def test_a_known_file_comes_out_of_the_wheel_while_the_git_host_is_still_silent(
+def test_a_known_file_comes_out_of_the_wheel_and_the_git_host_is_not_asked(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
     answer = _read(_library(tmp_path), PATH, blob_id(DATA))
     assert isinstance(answer, FoundFile)
     assert answer.provider == "wheel"
-    assert host.answered == 0
+    assert host.asked == 0
 
 
-def test_a_file_that_nobody_knows_waits_for_git_whose_word_is_stronger(
-    tmp_path: Path, host: Host, index: Index, monkeypatch: pytest.MonkeyPatch
+def test_a_known_file_that_the_wheel_lacks_comes_from_git(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host.there = True
+    lacking = {"setup.py": Offered(b"setup()\n", "git")}
+    monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: lacking)
+    answer = _read(_library(tmp_path), "setup.py", blob_id(b"setup()\n"))
+    assert isinstance(answer, FoundFile)
+    assert answer.provider == "git"
+    assert index.asked_for("/simple/") == 1
+
+
+def test_a_known_file_of_a_commit_that_was_fetched_comes_from_git(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = {PATH: Offered(DATA, "git")}
+    monkeypatch.setattr(Remote, "has", lambda _remote, _source: True)
+    monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: offered)
+    answer = _read(_library(tmp_path), PATH, blob_id(DATA))
+    assert isinstance(answer, FoundFile)
+    assert answer.provider == "git"
+    assert index.requests == []
+
+
+def test_a_file_that_no_lock_knows_comes_from_git_alone(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offered = {PATH: Offered(DATA, "git")}
     monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: offered)
-    # git answers only once the wheel has been read: the wheel must not win for being first.
-    original = published.Published.offer
-
-    def offer(self: published.Published, *arguments: object) -> object:
-        answers = original(self, *arguments)  # type: ignore[arg-type]
-        host.may_answer.set()
-        return answers
-
-    monkeypatch.setattr(published.Published, "offer", offer)
     answer = _read(_library(tmp_path), PATH, None)
     assert isinstance(answer, FoundFile)
     assert (answer.provider, answer.proof) == ("git", "git")
+    assert index.requests == []
 
 
 def test_a_file_that_nobody_knows_comes_out_of_a_wheel_that_names_the_pin_where_git_is_not(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
-    host.may_answer.set()
     answer = _read(_library(tmp_path), PATH, None)
     assert isinstance(answer, FoundFile)
     assert (answer.provider, answer.proof) == ("wheel", "wheel")
@@ -105,7 +110,6 @@ def test_a_file_that_nobody_knows_comes_out_of_a_wheel_that_names_the_pin_where_
 def test_several_sources_are_asked_at_the_same_time_and_each_once(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
-    host.may_answer.set()
     meeting = threading.Barrier(2)
     index.before_page = lambda: meeting.wait(LONG)
     second = Source("other", SOURCE.url, "2" * 40, wheel=SOURCE.wheel)
@@ -152,7 +156,6 @@ def test_an_address_with_a_secret_in_it_is_not_kept(
 def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
-    host.may_answer.set()
     for path in ("trial/three.py", "trial/four.py"):
         answer = _read(_library(tmp_path), path, "a" * 40)
         assert isinstance(answer, Unreachable)
@@ -168,7 +171,6 @@ def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
 def test_a_no_is_kept_for_some_minutes_and_says_how_to_ask_again(
     tmp_path: Path, host: Host, index: Index, fault: str
 ) -> None:
-    host.may_answer.set()
     if fault == "no wheel":
         index.page = b"<a href='x'>x</a>"
     elif fault == "no index":
@@ -195,7 +197,6 @@ def test_a_no_is_kept_for_some_minutes_and_says_how_to_ask_again(
 def test_a_server_that_never_ends_its_answer_is_given_up(
     tmp_path: Path, host: Host, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host.may_answer.set()
     never = threading.Event()
     index.before_page = lambda: never.wait(LONG)
     monkeypatch.setattr(address, "_SECONDS", 0.01)
@@ -208,7 +209,6 @@ def test_a_server_that_never_ends_its_answer_is_given_up(
 
 
 def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: Index) -> None:
-    host.may_answer.set()
     _read(_library(tmp_path), PATH, blob_id(DATA))
     damaged = [path for path in (tmp_path / "cache/answers").rglob("*") if path.is_file()]
     assert damaged
@@ -220,7 +220,6 @@ def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: 
 def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
-    host.may_answer.set()
     (tmp_path / "cache").write_text("a file, no folder")
     reports: list[str] = []
     library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
@@ -231,17 +230,17 @@ def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
 
 def test_a_no_counts_for_some_minutes_and_never_from_the_future(tmp_path: Path) -> None:
     now = 1e9
-    cache = ResponseCache(tmp_path, now=lambda: now)
+    cache = Store(tmp_path, now=lambda: now)
     cache.put_failure("gone", "git", "up")
     now += MINUTES * 60 - 1
     assert cache.get_failure("git", "up") == "gone; asked 10 min ago, `shardbook fetch` asks again"
     assert cache.get_failure("git", "other") == ""
-    assert ResponseCache(tmp_path, refresh=True, now=lambda: now).get_failure("git", "up") == ""
+    assert Store(tmp_path, refresh=True, now=lambda: now).get_failure("git", "up") == ""
     now += 1
     assert cache.get_failure("git", "up") == ""
     now -= 1e6  # the clock was set back
     assert cache.get_failure("git", "up") == ""
-    cache.put("no", ("git", "up"), ["what another version kept"])
+    cache.put_answer("no", ["what another version kept"], "git", "up")
     assert cache.get_failure("git", "up") == ""
     cache.put_failure("gone", "git", "up")
     cache.put_failure("", "git", "up")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all, git
 
 DEEPEN = ("`git fetch --unshallow`", "`fetch-depth: 0`")
 OWN = """\
@@ -42,8 +42,7 @@ def own_book(scratch: Scratch) -> Scratch:
     text = scratch.read("note.md").replace(scratch.commit[:12], commit[:12])
     scratch.write("note.md", text)
     scratch.lock()
-    git(scratch.book, "add", ".")
-    git(scratch.book, "commit", "-q", "-m", "note")
+    commit_all(scratch.book, "note")
     scratch.commit = commit
     return scratch
 

@@ -6,9 +6,8 @@ import subprocess
 from pathlib import Path
 
 from notelab.sources.answers import FoundFile
-from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 from tests.notelab.sources.upstream import make_upstream
 
 

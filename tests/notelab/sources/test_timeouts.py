@@ -1,18 +1,19 @@
 """Progress: said of what takes long, and of nothing else; and an end to what takes for ever."""
 
 import threading
+import time
 
 import pytest
 
 from notelab.sources.answers import SourceError
-from notelab.sources.progress_if_slow import progress_if_slow
-from notelab.sources.timeouts import run_all, run_within, start
+from notelab.sources.git.command import _RUNNING, GitCommand
+from notelab.sources.timeouts import progress_if_slow, run_all, run_within, start
 
 LONG = 60  # seconds that a test waits for an event before it fails
 
 
 def test_what_takes_long_is_told_while_it_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notelab.sources.progress_if_slow._SECONDS", 0)
+    monkeypatch.setattr("notelab.sources.timeouts._PROGRESS_SECONDS", 0)
     reported, reports = threading.Event(), list[str]()
 
     def tell(text: str) -> None:
@@ -25,7 +26,7 @@ def test_what_takes_long_is_told_while_it_still_runs(monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_over_before_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notelab.sources.progress_if_slow._SECONDS", LONG)
+    monkeypatch.setattr("notelab.sources.timeouts._PROGRESS_SECONDS", LONG)
     reports: list[str] = []
     with progress_if_slow(reports.append, "reading"):
         pass
@@ -58,3 +59,22 @@ def test_a_fault_of_the_work_is_the_waiters() -> None:
 def test_works_are_done_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
     run_all([lambda: meeting.wait(LONG)] * 2)
+
+
+def test_an_interrupt_ends_the_git_processes_of_all_works() -> None:
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def run_git() -> None:
+        statuses.append(GitCommand(None).run("-c", "alias.wait=!exec sleep 300", "wait").status)
+        ended.set()
+
+    def interrupt() -> None:
+        while not _RUNNING:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all([interrupt, run_git])
+    assert ended.wait(LONG)
+    assert statuses != [0]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from notelab.sources.answers import Source
-from tests.notelab.scratch import copy_filled, git
+from tests.notelab.scratch import commit_all, copy_filled, git
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
@@ -25,8 +25,7 @@ def _repository(folder: Path) -> None:
     (folder / "pkg/link.py").symlink_to("/etc/hostname")
     (folder / "pkg/linked").symlink_to("deep")
     git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "first")
+    commit_all(folder, "first")
     git(folder, "tag", "-a", "v1", "-m", "one")
     (folder / ONE).write_text("def one():\n    return 'changed'\n")
     git(folder, "commit", "-q", "-a", "-m", "second")

@@ -9,7 +9,7 @@ from shardlab.comm import Axis, CollectiveError, World
 from shardlab.proofs.ledger import Ledger
 
 LINKS = ["torch", "fast-gloo", "shared-memory", "staged"]
-PLAIN = ("torch", "staged")  # whose sums are gloo's own
+PLAIN = ("torch", "fast-gloo", "staged")  # whose all-reduce is gloo's own
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64]
 
 

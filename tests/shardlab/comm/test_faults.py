@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
-from shardlab.links.shared_memory import region
+from shardlab.links import region
 from tests.limits import LIMIT
 
 SIZE, VICTIM = 3, 1

@@ -1,1 +1,1 @@
-"""The museum of compositions: where two parallelisms meet, and gradients go wrong in silence."""
+"""Drawn compositions train like one process, and the rooms of the museum show their faults."""

@@ -1,6 +1,6 @@
 """Whatever is composed of what shardlab offers takes the step that one process takes.
 
-`make benchmark` draws hundreds (tests/shardlab/benchmark/test_benchmark_compositions.py); these are
+`make benchmark` draws hundreds (test_benchmark_compositions.py); these are
 a few of the same.
 """
 

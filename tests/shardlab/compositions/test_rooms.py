@@ -169,3 +169,16 @@ def test_a_blend_with_a_cache_wants_a_process_group() -> None:
 def test_on_disks_that_are_not_shared_one_rank_raises_and_one_goes_on(pool: Any) -> None:
     demand_datasets()
     assert measured(pool, "unshared-disks") == {"rank 0": 24.0, "rank 1": 0.0}
+
+
+def test_the_program_lists_the_rooms_runs_one_and_refuses_another_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert program().main([]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(listed) == sorted(recorded())
+    assert program().main(["averaged-norm"]) == 0
+    printed = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    assert float(printed["ratio"]) == pytest.approx(0.661, abs=1e-3)
+    assert program().main(["averaged-norms"]) == 2
+    assert "no room 'averaged-norms'; choose" in capsys.readouterr().err

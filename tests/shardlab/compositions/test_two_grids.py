@@ -1,6 +1,6 @@
 """A run over two grids, with a checkpoint between them, trains the model that one process trains.
 
-`make benchmark` draws hundreds (tests/shardlab/benchmark/test_benchmark_compositions.py); these are
+`make benchmark` draws hundreds (test_benchmark_compositions.py); these are
 a few of the same.
 """
 

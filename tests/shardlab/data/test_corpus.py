@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import subprocess
 import sys
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -21,6 +20,7 @@ from shardlab.data.samples import Recipe
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
+from tests.running import run_program
 
 LENGTHS = [3, 0, 5, 2]
 
@@ -190,10 +190,11 @@ def test_ten_gigabytes_take_no_memory_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "large.idx").write_bytes(b"".join(bytes(part) for part in content))
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(each * count * 2)
-    kib = subprocess.run(
-        [sys.executable, "-c", MEMORY, tmp_path / "large"], check=True, capture_output=True,
-        text=True, timeout=LIMIT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-    ).stdout  # fmt: skip
+    kib = run_program(
+        [sys.executable, "-c", MEMORY, tmp_path / "large"],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+    ).stdout
     assert int(kib) < 64 * 1024  # the indices of 1.2 million samples, and what makes them
 
 
@@ -381,10 +382,9 @@ with Writer(sys.argv[1], np.uint16) as writer:
 
 
 def test_a_full_disk_leaves_the_older_corpus(prefix: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, prefix], check=False, capture_output=True, text=True,
-        timeout=LIMIT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-    )  # fmt: skip
+    done = run_program(
+        [sys.executable, "-c", FULL, prefix], env={**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    )
     assert "cannot write" in done.stderr.splitlines()[-1]
     assert Corpus(prefix).tokens.tolist() == [*range(10)]
     assert len(list(prefix.parent.iterdir())) == 2

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.samples import Recipe, build_indices
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
-from tests.limits import LIMIT
+from tests.running import run_program
 from tests.shardlab.data.megatron_data import (
     BlendedDataset,
     BlendedMegatronDatasetBuilder,
@@ -52,11 +51,10 @@ print(tokens.sum())
 def test_tokens_outlive_their_corpus(tmp_path: Path) -> None:
     # Theirs end the process: the museum's room "closed-corpus".
     prefix = written(tmp_path / "a", [5000, 9])
-    ours = subprocess.run(
+    ours = run_program(
         [sys.executable, "-c", CLOSED, prefix],
-        capture_output=True, text=True, check=False, timeout=LIMIT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-    )  # fmt: skip
+    )
     assert ours.stdout.strip() == str(Corpus(prefix)[0].sum()), ours.stderr
 
 

@@ -55,8 +55,11 @@ def built(prefix: Path, cache: Path) -> int:
 
 def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path) -> None:
     prefix = write(tmp_path / "a")
-    with ProcessPoolExecutor(6, get_context("spawn")) as jobs:
-        counts = [*jobs.map(built, [prefix] * 12, [tmp_path / "cache"] * 12)]
+    context = get_context("forkserver")  # jobs that have all imported what they need, at once
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(6, context) as jobs:
+        caches = [tmp_path / f"cache-{job // 6}" for job in range(120)]
+        counts = [*jobs.map(built, [prefix] * len(caches), caches)]
     assert len({*counts}) == 1
 
 

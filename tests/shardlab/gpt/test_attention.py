@@ -10,10 +10,9 @@ import torch
 from shardlab.comm import Axis, World
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.config import GPTConfig
-from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
-from shardlab.layers.sharding import load_whole, whole
-from tests.shardlab.reference import ReferenceAttention, relative_error
+from tests.shardlab.layer_twins import layer_errors
+from tests.shardlab.reference import ReferenceAttention
 
 S, B, H = 8, 2, 32
 EXACT = 1e-12
@@ -35,25 +34,8 @@ def compare(
         init=Init(dtype=torch.float64, device=world.device),
     )
     reference = ReferenceAttention(H, heads, groups, bias=True).double().to(world.device)
-    load_whole(layer, dict(reference.named_parameters()))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    g = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    reference_x = x.clone().requires_grad_()
-    expected = reference(reference_x)
-    expected.backward(g)
-    rows = (lambda t: ops.local_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
-    ours = rows(x.transpose(0, 1)).detach().requires_grad_()
-    y = layer(ours)
-    y.backward(rows(g.transpose(0, 1)))
-    partial_gradients.reduce(layer, axis)
-    errors = {
-        "y": relative_error(y, rows(expected.transpose(0, 1))),
-        "dx": relative_error(ours.grad, rows(reference_x.grad.transpose(0, 1))),
-    }
-    wanted = dict(reference.named_parameters())
-    for name, parameter in layer.named_parameters():
-        errors[name] = relative_error(whole(parameter, parameter.grad), wanted[name].grad)
-    return errors
+    return layer_errors(layer, reference, x, axis, sequence_parallel=sequence_parallel)
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])

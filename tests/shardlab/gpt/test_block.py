@@ -10,12 +10,11 @@ import torch
 from shardlab.comm import World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
-from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
-from shardlab.layers.sharding import load_whole, whole
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.reference import ReferenceBlock, relative_error
+from tests.shardlab.layer_twins import layer_errors
+from tests.shardlab.reference import ReferenceBlock
 
 S, B, H, HEADS = 8, 2, 16, 8
 EXACT = 1e-12
@@ -28,31 +27,13 @@ def block_of(world: World, sequence_parallel: bool) -> Block:
 
 
 def compare(world: World, sequence_parallel: bool) -> dict[str, float]:
-    axis = world.whole
     layer = block_of(world, sequence_parallel)
     reference = ReferenceBlock(H, HEADS, HEADS, 4 * H, bias=True).double().to(world.device)
     with torch.no_grad():
         for parameter in reference.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    load_whole(layer, dict(reference.named_parameters()))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    g = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    reference_x = x.clone().requires_grad_()
-    expected = reference(reference_x)
-    expected.backward(g)
-    rows = (lambda t: ops.local_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
-    ours = rows(x.transpose(0, 1)).detach().requires_grad_()
-    y = layer(ours)
-    y.backward(rows(g.transpose(0, 1)))
-    partial_gradients.reduce(layer, axis)
-    errors = {
-        "y": relative_error(y, rows(expected.transpose(0, 1))),
-        "dx": relative_error(ours.grad, rows(reference_x.grad.transpose(0, 1))),
-    }
-    wanted = dict(reference.named_parameters())
-    for name, parameter in layer.named_parameters():
-        errors[name] = relative_error(whole(parameter, parameter.grad), wanted[name].grad)
-    return errors
+    return layer_errors(layer, reference, x, world.whole, sequence_parallel=sequence_parallel)
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page import ROOT
+from tests.limits import LIMIT
 
 FILES = ROOT / "experiments" / "35-write-it"
 
@@ -30,5 +31,5 @@ def test_ctrl_c_ends_the_grader_without_a_traceback(tmp_path: Path) -> None:
     while not begun.exists() and process.poll() is None:
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to every process
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=LIMIT)
     assert (process.returncode, output.strip()) == (130, "interrupted")

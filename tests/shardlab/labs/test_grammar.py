@@ -12,7 +12,7 @@ from pages.programs import TRAIN, script
 
 @pytest.mark.parametrize("faithful", [0.0, 0.9, 1.0])
 def test_each_word_is_the_last_ones_successor_or_strays(faithful: float) -> None:
-    grammar = script(Path(TRAIN).with_name("grammar.py")).Grammar(70, faithful=faithful, seed=3)
+    grammar = script(Path(TRAIN).with_name("text.py")).Grammar(70, faithful=faithful, seed=3)
     words_BS, following_BS = grammar.batch(5, 8, 300)
     assert torch.equal(words_BS[:, 1:], following_BS[:, :-1])
     # Drawn again, in the order in which `batch` draws, and walked word by word.

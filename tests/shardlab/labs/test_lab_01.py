@@ -54,7 +54,7 @@ def plain_losses(layers: int = SMALL["layers"]) -> list[float]:
     alone = GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
     model.load(whole_parameters(alone))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
-    grammar = import_module("grammar").Grammar(settings.vocabulary, seed=settings.seed)
+    grammar = import_module("text").Grammar(settings.vocabulary, seed=settings.seed)
     losses = []
     for step in range(settings.steps):
         words, following = grammar.batch(step, settings.batch, settings.sequence)

@@ -44,7 +44,7 @@ def plain(clip: float = WAY["clip"]) -> list[float]:
     )  # fmt: skip
     model.load(whole_parameters(GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)))
     optimizer = torch.optim.AdamW(model.parameters())
-    grammar = import_module("grammar").Grammar(settings.vocabulary, seed=settings.seed)
+    grammar = import_module("text").Grammar(settings.vocabulary, seed=settings.seed)
     losses = []
     for step, rate in enumerate(RATES):
         words, following = grammar.batch(step, settings.batch, settings.sequence)

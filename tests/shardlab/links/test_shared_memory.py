@@ -6,7 +6,6 @@ Links with small slots and cells stand in for large tensors: what matters is the
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import threading
 import time
@@ -21,7 +20,8 @@ from torch import Tensor
 from shardlab.comm import CollectiveError, World
 from shardlab.comm.host import ProcessInfo
 from shardlab.comm.pending import PeerLostError
-from shardlab.links.shared_memory import SharedMemoryLink, region, waiting
+from shardlab.links import region, shared_memory
+from shardlab.links.shared_memory import SharedMemoryLink
 from tests.limits import LIMIT
 
 SLOT = 4096  # bytes: one page
@@ -166,42 +166,35 @@ def test_two_links_may_be_started_in_another_order_on_each_rank(pool) -> None:
     pool(2).run(start_in_opposite_orders)
 
 
-class Interrupted:
-    """A store for a rank that the system interrupts before it reads what the first rank wrote.
+class LateStore(dist.HashStore):
+    """A store for a rank that the system interrupts before it reads what the first rank wrote."""
 
-    When it goes on, `change` has been written over.
-    """
-
-    def __init__(self, store: dist.Store, change: str) -> None:
-        self._store, self._change, self._first = store, change, b""
-
-    def set(self, key: str, value: str) -> None:
-        self._store.set(key, value)
-
-    def get(self, key: str) -> bytes:
-        return self._store.get(key)
+    def __init__(self, store: dist.Store, next_file: str) -> None:
+        super().__init__()
+        self._store, self._next_file = store, next_file
+        self.set, self.get, self.add = store.set, store.get, store.add
 
     def check(self, keys: list[str]) -> bool:
-        if keys[0].startswith("open/") and not self._first:
-            self._first = self._store.get(self._change)
-            end = time.monotonic() + LIMIT
-            while self._store.get(self._change) == self._first and time.monotonic() < end:
-                time.sleep(1e-3)
+        end = time.monotonic() + LIMIT
+        while keys[0].startswith("1/open") and not self._store.check([self._next_file]):
+            if time.monotonic() > end:
+                raise TimeoutError(self._next_file)
+            time.sleep(1e-3)
         return self._store.check(keys)
 
 
 def test_a_rank_may_be_in_the_next_rendezvous_while_another_is_late_in_this_one() -> None:
-    store, seen = dist.HashStore(), []
+    store, regions = dist.HashStore(), []
 
-    def join(me: int, store) -> None:
+    def join(me: int, store: dist.Store) -> None:
         for _ in range(2):
-            seen.append(region.Region.rendezvous(store, [0, 1], me, SLOT, timeout=LIMIT))
+            regions.append(region.Region(store, [0, 1], me, slot=SLOT, timeout=LIMIT))
 
-    late_rank = threading.Thread(target=join, args=(1, Interrupted(store, "file")))
+    late_rank = threading.Thread(target=join, args=(1, LateStore(store, "2/file")))
     late_rank.start()
     join(0, store)
     late_rank.join()
-    assert len(seen) == 4
+    assert len(regions) == 4
 
 
 # ---------------------------------------------------------------------- messages
@@ -335,7 +328,7 @@ def test_ranks_of_two_hosts_are_refused_by_name_on_both(pool) -> None:
 
 def refuse_other_devices(world: World) -> None:
     link = make_link(world)
-    with pytest.raises(ValueError, match="CPU tensors; all_reduce sum got one on meta"):
+    with pytest.raises(ValueError, match="CPU tensors; all_reduce got one on meta"):
         link.start_all_reduce(torch.empty(2, device="meta"), torch.empty(2), "sum")
     with pytest.raises(ValueError, match="CPU tensors; send got one on meta"):
         link.start_send(torch.empty(2, device="meta"), 1 - world.rank, 0)
@@ -419,71 +412,36 @@ def test_only_stale_files_of_dead_ranks_are_removed(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted(remaining)
 
 
-def run_with_fence(world: World) -> None:
-    with patch("platform.machine", lambda: "aarch64"):
-        check_collectives(world, torch.float32, [(5,), (5001,)])
-        exchange_messages(world)
+# ---------------------------------------------------------------------- waiting
 
 
-def test_the_fenced_path_of_other_machines_gives_the_same(pool) -> None:
-    pool(2).run(run_with_fence)
+def come_late(world: World) -> float:
+    link, x = make_link(world), torch.ones(3)
+    if world.rank == 1:
+        time.sleep(10 * shared_memory._YIELD_SECONDS)
+    link.start_all_reduce(x, x, "sum").wait()
+    return x.sum().item()
 
 
-# ------------------------------------------------------------------ waiting on a shared core
+def test_a_rank_waits_asleep_for_a_peer_that_comes_late(pool) -> None:
+    assert pool(2).run(come_late) == [6.0, 6.0]
 
 
-def make_waiters() -> list[waiting.FutexWaiter]:
-    """Return the waiters of two ranks that share one memory."""
-    memory = mmap.mmap(-1, 4096)
-    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
-    return [
-        waiting.FutexWaiter(memoryview(memory).cast("q"), address, [0, 16], me) for me in (0, 1)
-    ]
+def come_too_late(world: World) -> str:
+    """Rank 1 comes only when rank 0 has given up."""
+    short = 0.1  # seconds
+    link, x = make_link(world, timeout=LIMIT if world.rank else short), torch.ones(3)
+    if world.rank == 1:
+        world._store.get("rank 0 gave up")
+        link.start_all_reduce(x, x, "sum").wait()
+        return ""
+    with pytest.raises(PeerLostError) as caught:
+        link.start_all_reduce(x, x, "sum").wait()
+    world._store.set("rank 0 gave up", "")
+    return str(caught.value)
 
 
-def wait_until_woken(waiter: waiting.FutexWaiter, peer_waiter: waiting.FutexWaiter) -> None:
-    """Wait for an event that the peer sets, and wakes this rank for, once this rank sleeps."""
-    sleeps, arrived = threading.Event(), threading.Event()
-
-    def ready() -> bool:
-        if waiter._words[0]:
-            sleeps.set()
-        return arrived.is_set()
-
-    def peer() -> None:
-        if sleeps.wait(LIMIT):
-            arrived.set()
-            peer_waiter.wake(0)
-
-    thread = threading.Thread(target=peer)
-    thread.start()
-    waiting.spin_then_wait(ready, lambda _: None, waiter)
-    thread.join()
-    assert not waiter._words[0], "no peer wakes a rank that is awake"
-
-
-@pytest.mark.parametrize("kernel", [True, False], ids=["futex", "no futex"])
-def test_after_a_long_yield_a_rank_sleeps_until_it_is_woken(
-    monkeypatch: pytest.MonkeyPatch, kernel: bool
-) -> None:
-    waiter, peer_waiter = make_waiters()
-    if not kernel:  # as on a system without
-        monkeypatch.setattr(waiter, "_call", None)
-    yields: list[None] = []
-    monkeypatch.setattr(
-        os, "sched_yield", lambda: yields.append(time.sleep(2 * waiting._LONG_YIELD_SECONDS))
-    )
-    monkeypatch.setattr(waiting, "_YIELD_SECONDS", 600.0)
-    monkeypatch.setattr(waiting, "_SHARED_CORE_SECONDS", 600.0)
-    wait_until_woken(waiter, peer_waiter)
-    assert len(yields) == 1
-    wait_until_woken(waiter, peer_waiter)
-    assert len(yields) == 1, "the core is known to be shared"
-
-
-def test_a_rank_that_no_peer_wakes_checks_the_peer_and_may_give_up() -> None:
-    def watch(waited: float) -> None:
-        raise PeerLostError
-
-    with pytest.raises(PeerLostError):
-        waiting.spin_then_wait(lambda: False, watch, make_waiters()[0])
+def test_a_wait_is_bounded_and_names_the_rank_that_did_not_come(pool) -> None:
+    message, _ = pool(2).run(come_too_late)
+    assert "all_reduce over the shared memory of ranks [0, 1] waits for rank 1, which" in message
+    assert "did not come within 0.1 s (process " in message

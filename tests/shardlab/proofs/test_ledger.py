@@ -22,7 +22,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from shardlab.comm import tracing
-from shardlab.proofs import dispatch_parser, ledger
+from shardlab.proofs import dispatch_parser
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Entry, Ledger, Total
 
@@ -297,9 +297,9 @@ def test_tensors_without_data_are_counted_too(group: Any) -> None:
 
 def test_what_is_asked_stands_for_all_that_is_dispatched_inside(group: Any) -> None:
     with Ledger() as counted:
-        with tracing.axis("tensor"), ledger.record_as("all_reduce", 64, (0, 1, 2), torch.float64):
+        with tracing.axis("tensor"), tracing.record_as("all_reduce", 64, (0, 1, 2), torch.float64):
             dist.all_reduce(f(10), group=group)
-            with ledger.record_as("send", 1, (0, 1), torch.uint8), tracing.paused():
+            with tracing.record_as("send", 1, (0, 1), torch.uint8), tracing.paused():
                 dist.barrier(group)
             dist.barrier(group)
         dist.barrier(group)
@@ -323,7 +323,7 @@ def test_an_error_inside_ends_the_silence(group: Any) -> None:
 
 def test_without_a_ledger_they_are_one_object_that_does_nothing(group: Any) -> None:
     calls = [
-        ledger.record_as("send", 1, (0, 1), torch.uint8),
+        tracing.record_as("send", 1, (0, 1), torch.uint8),
         tracing.paused(),
         tracing.axis("x"),
         tracing.phase("x"),
@@ -336,7 +336,7 @@ def test_a_ledger_within_another_counts_for_both(group: Any) -> None:
         dist.barrier(group)
         with Ledger() as inner:
             dist.all_reduce(f(1), group=group)
-            with ledger.record_as("send", 8, (1, 3), torch.float32):
+            with tracing.record_as("send", 8, (1, 3), torch.float32):
                 dist.barrier(group)
     assert [e.op for e in inner.entries] == ["all_reduce", "send"]
     assert [e.op for e in outer.entries] == ["barrier", "all_reduce", "send"]

@@ -18,9 +18,9 @@ import pytest
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
-from tests.site.live_server import copy_workbook, seconds_to_page, serve_live
 from tests.site.places import Place, list_places
 from tests.site.reader import Reader
+from tests.site.serving import copy_workbook, seconds_to_page, serve_live
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 

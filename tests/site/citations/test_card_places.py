@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader, Reader
 
 NOTE = "experiments/35-reading-notes/megatron-tp-layers/"
 # Focus a link that stands at the start, in the middle or at the end of the window.
@@ -52,10 +50,10 @@ def measure_cards(reader: Reader, block: str) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_card_of_a_note_is_seen_whole_within_the_window(
-    browser: Any, served: str, window: str
+    open_reader: OpenReader, window: str
 ) -> None:
     width, height = WINDOWS[window]
-    reader = Reader(browser, served, viewport={"width": width, "height": height})
+    reader = open_reader(viewport={"width": width, "height": height})
     reader.read(NOTE)
     before = reader.page.evaluate("document.documentElement.scrollWidth")
     for block in ("start", "center", "end"):
@@ -65,23 +63,20 @@ def test_every_card_of_a_note_is_seen_whole_within_the_window(
             assert card["over"] <= 0, (block, card)
             assert card["height"] >= min(card["whole"], 96), (block, card)
             assert card["wide"] == before, "a card makes no page wider"
-    assert not reader.wrong
-    reader.close()
 
 
-def test_a_card_is_within_what_two_fingers_have_enlarged(browser: Any, served: str) -> None:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+def test_a_card_is_within_what_two_fingers_have_enlarged(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
     reader.read(NOTE)
     session = reader.page.context.new_cdp_session(reader.page)
     session.send("Emulation.setPageScaleFactor", {"pageScaleFactor": 2})
     reader.until("() => window.visualViewport.scale === 2")
     for card in measure_cards(reader, "center"):
         assert card["over"] <= 0, card
-    reader.close()
 
 
-def test_an_open_card_stays_in_a_window_that_changes_its_size(browser: Any, served: str) -> None:
-    reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
+def test_an_open_card_stays_in_a_window_that_changes_its_size(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 1440, "height": 900})
     reader.read(NOTE)
     reader.page.evaluate(FOCUS, [3, "center"])
     reader.until("() => document.querySelector('a.citation[aria-expanded]')")
@@ -91,4 +86,3 @@ def test_an_open_card_stays_in_a_window_that_changes_its_size(browser: Any, serv
     assert box["wide"] <= 720
     card_box = reader.page.locator(".citation-card:not(.citation-card--open)").bounding_box()
     assert card_box and card_box["x"] >= 0 and card_box["x"] + card_box["width"] <= 720
-    reader.close()

@@ -7,8 +7,7 @@ from html import unescape
 import pytest
 from markdown import Markdown
 
-from sitelab.drawing import mermaid_scripts
-from sitelab.drawing.diagram_fence import render_fence
+from sitelab.drawing.diagrams import add_scripts, make_skeleton, render_fence
 from sitelab.pages import allowed_html
 
 
@@ -25,9 +24,9 @@ def test_markup_in_a_label_is_the_diagrams_not_the_pages(label: str) -> None:
 
 def test_mermaid2_adds_its_script_to_the_page_and_changes_nothing_else() -> None:
     page = '<body><p title="a&amp;b">&lt;<div class="mermaid">x</div></body></html>'
-    assert mermaid_scripts.make_skeleton(page) == '<body><div class="mermaid"></div></body>'
+    assert make_skeleton(page) == '<body><div class="mermaid"></div></body>'
     scripts = '<script src="m.js"></script><script>go()</script>'
-    after = mermaid_scripts.add_scripts(page, f'<body><div class="mermaid"></div>{scripts}</body>')
+    after = add_scripts(page, f'<body><div class="mermaid"></div>{scripts}</body>')
     assert after == page.replace("</body>", '<script src="m.js"></script></body>')
-    assert mermaid_scripts.make_skeleton("<body>mermaid</body>") == ""
-    assert mermaid_scripts.add_scripts("<body>mermaid</body>", "") == "<body>mermaid</body>"
+    assert make_skeleton("<body>mermaid</body>") == ""
+    assert add_scripts("<body>mermaid</body>", "") == "<body>mermaid</body>"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.site.drawing.drawn import WIDTHS
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader
 
 SMALLEST = 11.0  # px on the screen
 PAGES = {"": 1, "experiments/35-allreduce-costs/RESULTS/": 4}
@@ -42,10 +41,10 @@ def smallest(svg: str) -> float:
     ],
 )
 def test_a_figures_letters_are_large_enough_and_the_keyboard_reaches_all_of_it(
-    browser: Any, served: str, site: Path, width: int, scheme: str
+    open_reader: OpenReader, site: Path, width: int, scheme: str
 ) -> None:
     size = {"width": width, "height": WIDTHS[width]}
-    reader = Reader(browser, served, viewport=size, color_scheme=scheme)
+    reader = open_reader(viewport=size, color_scheme=scheme)
     for address, count in PAGES.items():
         for language in ("", "es/"):
             page = reader.read(language + address)
@@ -56,4 +55,3 @@ def test_a_figures_letters_are_large_enough_and_the_keyboard_reaches_all_of_it(
                 assert image["width"] * smallest(svg) >= SMALLEST, image
                 assert image["reached"], image
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-    reader.close()

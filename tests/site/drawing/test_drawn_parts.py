@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader
 
 PARTS = """() => [...document.querySelectorAll("div.mermaid .node")].map(node => ({
   kind: ["own", "sent"].find(kind => node.classList.contains(kind)) || "",
@@ -18,8 +16,8 @@ TIMES = """() => Object.fromEntries(["task0", "task1"].map(kind =>
 
 
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.ci), "dark"])
-def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, scheme: str) -> None:
-    reader = Reader(browser, served)
+def test_the_two_all_reduces_of_a_block_are_marked(open_reader: OpenReader, scheme: str) -> None:
+    reader = open_reader()
     page = reader.read("experiments/35-reading-notes/synthesis/")
     reader.use_scheme(scheme)
     parts = page.evaluate(PARTS)
@@ -31,4 +29,3 @@ def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, sc
     fills = {part["kind"]: part["fill"] for part in parts}
     assert len(set(fills.values())) == 3  # own, sent, and what every rank has alike
     assert page.evaluate(TIMES) == {"task0": fills["sent"], "task1": fills["own"]}
-    reader.close()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from sitelab.drawing.long_cells import mark_long_cells
+from sitelab.pages.line_breaks import mark_long_cells
 from tests.site.parsed import apply_change
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader
 
 WORDS = "a step so small that its arithmetic vanishes: Python, autograd"
 WIDTHS = """all => all.filter(cell => cell.checkVisibility() && cell.innerText.length > 60)
@@ -25,10 +23,9 @@ def test_a_cell_is_marked_for_the_length_of_its_text_not_of_its_tags(style: str)
 
 @pytest.mark.parametrize("address", ["labs/02-allreduce-costs/", "es/reference/gpus/"])
 def test_a_telephone_gives_a_column_of_sentences_some_width(
-    browser: Any, served: str, address: str
+    open_reader: OpenReader, address: str
 ) -> None:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+    reader = open_reader(viewport={"width": 390, "height": 844})
     widths = reader.read(address).locator("article td").evaluate_all(WIDTHS)
     assert len(widths) > 3 and min(widths) >= 180
     assert reader.page.evaluate("document.documentElement.scrollWidth") <= 390
-    reader.close()

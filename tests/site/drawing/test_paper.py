@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader
 
 PAGES = [
     pytest.param("theory/09-choosing-a-layout/", marks=pytest.mark.ci),
@@ -31,13 +29,11 @@ BRIGHT = """() => [...document.querySelectorAll(
 
 @pytest.mark.parametrize("place", PAGES)
 def test_what_is_printed_from_the_dark_palette_is_dark_on_white(
-    browser: Any, served: str, place: str
+    open_reader: OpenReader, place: str
 ) -> None:
-    reader = Reader(browser, served)
+    reader = open_reader()
     page = reader.read(place)
     reader.use_scheme("dark")
     page.emulate_media(media="print", color_scheme="dark")
     reader.until("() => document.getAnimations().length === 0")  # colours fade over
     assert page.evaluate(BRIGHT) == []
-    assert not reader.wrong
-    reader.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from shardlab.proofs.formulas.memory import Model, Plan
 from shardlab.proofs.schedules.timeline import bubble, peak_live
 from sitelab.figures import collective, quantities, schedule
 from sitelab.figures import memory as account
+from sitelab.figures import trace as recorded
 from sitelab.figures.collective import Constants
+from sitelab.figures.embed import load_words
 from tests.site.reader import Reader
 
 ROOT = Path(__file__).parents[3]
@@ -251,6 +254,35 @@ def test_a_keyboard_reaches_and_turns_every_control(reader: Reader) -> None:
     page.keyboard.press("ArrowRight")
     assert page.locator("#figure-schedule .play-track").count() == 6
     assert page.locator("[name=stages]").get_attribute("aria-valuetext") == "6"
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_a_recorded_step_has_a_time_axis_with_a_line_a_tick(language: str) -> None:
+    html = recorded.make_figure(load_words(language)["trace"], ROOT).html
+    end = recorded.latest_end(json.loads((ROOT / recorded.MEASURED).read_text("utf-8"))["ranks"])
+    ticks = re.findall(r'class="play-x" style="left:([\d.]+)%">([^<]+)<', html)
+    assert [label for _, label in ticks] == ["0", *(f"{n} ms" for n in range(10, 60, 10))]
+    places = [100 * 10_000 * n / end for n in range(6)]
+    assert [float(place) for place, _ in ticks] == pytest.approx(places, abs=0.001)
+    lines = re.findall(r'class="play-rule" style="left:([\d.]+)%"', html)
+    assert lines == [place for place, _ in ticks] * html.count('class="play-track"')
+
+
+@pytest.mark.parametrize(
+    ("end", "labels"),
+    [
+        (79_999, ["0", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms", "60 ms", "70 ms"]),
+        (80_000, ["0", "20 ms", "40 ms", "60 ms", "80 ms"]),
+        (1_200, ["0", "0.2 ms", "0.4 ms", "0.6 ms", "0.8 ms", "1 ms", "1.2 ms"]),
+    ],
+)
+def test_a_time_axis_has_at_most_eight_ticks(end: float, labels: list[str]) -> None:
+    ticks = recorded.place_ticks(end)
+    assert [label for label, _ in ticks] == labels
+    step = float(labels[1].removesuffix(" ms")) * 1000
+    assert [place * end / 100 for _, place in ticks] == pytest.approx(
+        [step * n for n in range(len(labels))]
+    )
 
 
 @pytest.mark.parametrize("name", PLACES)

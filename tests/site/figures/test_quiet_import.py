@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-from tests.limits import LIMIT
+from tests.running import run_program
 
 
 def test_the_figures_import_no_torch() -> None:
     loads = "import sys, sitelab.figures.makers; print('torch' in sys.modules)"
-    answer = subprocess.run(
-        [sys.executable, "-c", loads], capture_output=True, text=True, check=True, timeout=LIMIT
-    )
+    answer = run_program([sys.executable, "-c", loads], check=True)
     assert answer.stdout == "False\n"

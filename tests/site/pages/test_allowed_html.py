@@ -1,4 +1,4 @@
-"""What a page's HTML may hold; nothing that runs, loads from elsewhere or passes for the site's."""
+"""A page is parsed once; its HTML holds nothing that runs, loads or passes for the site's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 from packaging.specifiers import SpecifierSet
 
 from costlab.publish import claims_page, page, results_page
 from costlab.record.options import LAB, LOCAL
-from sitelab.pages import allowed_html, bench_pages, plain_title
+from sitelab.pages import allowed_classes, allowed_html, plain_title
+from sitelab.pages.tree import Element, parse
+from tests.site.parsed import apply_change
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,19 +75,19 @@ def test_what_runs_loads_or_covers_is_left_out(html: str, cleaned: str) -> None:
 def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_rows() -> None:
     html = '<p class="verdict holds">a</p>'
     assert allowed_html.clean_html(html, judged=True) == html
-    assert ROOT / bench_pages.LAB == LAB
+    lab = LAB.relative_to(ROOT).as_posix()
     for folder in (LAB, LOCAL):
         for stem in (claims_page.STEM, results_page.STEM):
             for language in ("en", "es"):
                 path = (folder / page.name(stem, language)).relative_to(ROOT)
-                assert bench_pages.is_bench_page(path.as_posix())
+                assert allowed_classes.is_bench_page(path.as_posix())
     for uri in (
         "experiments/01-scratch/CLAIMS.md",
-        f"{bench_pages.LAB}/note.md",
-        f"{bench_pages.LAB}/CLAIMS.md/note.md",
-        f"docs/{bench_pages.LAB}/CLAIMS.md",
+        f"{lab}/note.md",
+        f"{lab}/CLAIMS.md/note.md",
+        f"docs/{lab}/CLAIMS.md",
     ):
-        assert not bench_pages.is_bench_page(uri)
+        assert not allowed_classes.is_bench_page(uri)
 
 
 def test_a_title_is_text_however_it_came() -> None:
@@ -103,3 +106,22 @@ def test_every_nh3_that_may_be_installed_escapes_markup_in_attributes() -> None:
     assert locked in allowed
     html = '<p title="&lt;img src=x&gt;">a</p>'
     assert allowed_html.clean_html(html) == html
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<p title="&lt;b&gt; &quot;`&amp;">a &lt;b&gt; &amp;lt; <br>c<img src="x"></p>',
+        "<ul><li>a<ul><li>b</li></ul></li></ul>text",
+        "<pre><code>a\n\n  b</code></pre>",
+    ],
+)
+def test_a_page_is_written_as_it_was_read(html: str) -> None:
+    assert allowed_html.clean_html(html) == html
+    assert parse(html).html() == html
+
+
+def test_what_a_change_puts_in_is_text_unless_the_site_made_it() -> None:
+    put = ["<b>", Markup("<i>x</i>"), Element("em", {"title": '"<'}, ["&"])]
+    html = apply_change("<p>a</p>", lambda page: page.replace_texts(lambda _: put, frozenset()))
+    assert html == '<p>&lt;b&gt;<i>x</i><em title="&quot;&lt;">&amp;</em></p>'

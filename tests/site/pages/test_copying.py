@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader, Reader
 
 ALLOWED = ["clipboard-read", "clipboard-write"]
 
@@ -40,8 +40,8 @@ def test_a_copied_block_is_its_commands_and_output_has_no_button(
 
 
 @pytest.mark.ci
-def test_a_long_command_is_read_whole_and_copied_as_one_line(browser: Any, served: str) -> None:
-    telephone = Reader(browser, served, viewport={"width": 390, "height": 844}, permissions=ALLOWED)
+def test_a_long_command_is_read_whole_and_copied_as_one_line(open_reader: OpenReader) -> None:
+    telephone = open_reader(viewport={"width": 390, "height": 844}, permissions=ALLOWED)
     page = telephone.read("labs/01-three-d/")
     count_overflowing = "all => all.filter(code => code.scrollWidth > code.clientWidth).length"
     commands = page.locator(".language-bash code")
@@ -52,4 +52,3 @@ def test_a_long_command_is_read_whole_and_copied_as_one_line(browser: Any, serve
     block.locator("button").click()
     copied = page.evaluate("navigator.clipboard.readText()").split("\n")
     assert [line.split()[0] for line in copied] == ["torchrun"] * 3
-    telephone.close()

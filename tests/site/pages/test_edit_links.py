@@ -8,10 +8,8 @@ from urllib.parse import unquote
 import pytest
 
 from sitelab.pages import edit_links
-from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, make_site
-
-BASE = "https://example.org/someone/book/edit/trunk/"
+from tests.site.pages.conftest import EDIT_BASE
+from tests.site.scratch_site import BuiltSite
 
 
 @pytest.mark.parametrize(
@@ -30,36 +28,19 @@ def test_a_known_hosts_form_is_known(remote: str, base: str) -> None:
     assert edit_links.derive_base(remote) == base
 
 
-def test_each_page_names_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scratch = Scratch(tmp_path)
-    book = make_site(scratch)
-    monkeypatch.setenv("SHARDBOOK_EDIT", BASE)
-    built = build(scratch, "--strict")
-    assert built.returncode == 0, built.stderr
+def test_each_page_names_its_own_file(strict_site: BuiltSite) -> None:
     for place, file in {
         "index.html": "docs/index.md",
         "es/index.html": "docs/index.es.md",
         "experiments/01-scratch/note/index.html": "experiments/01-scratch/note.md",
         "es/experiments/01-scratch/note/index.html": "experiments/01-scratch/note.es.md",
     }.items():
-        html = (book / "site" / place).read_text()
+        html = (strict_site.folder / place).read_text()
         link = html.split('rel="edit"')[0].rsplit('href="', 1)[1].split('"')[0]
-        assert unquote(link) == BASE + file
-        assert (book / file).is_file()
+        assert unquote(link) == EDIT_BASE + file
+        assert (strict_site.book / file).is_file()
         assert 'data-md-component="source"' not in html, "Material would ask the host's API"
 
 
 def test_where_no_host_is_known_there_is_no_link(tmp_path: Path) -> None:
     assert edit_links.find_base(tmp_path, "") == ""
-    assert edit_links.make_address("", tmp_path, tmp_path / "a.md") is None
-    assert edit_links.make_address(BASE, tmp_path, tmp_path.parent / "elsewhere.md") is None
-
-
-def test_a_page_without_its_spanish_fails_a_strict_build(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path)
-    book = make_site(scratch)
-    (scratch.lab / "note.es.md").unlink()
-    built = build(scratch, "--strict")
-    assert built.returncode == 1
-    assert "experiments/01-scratch/note.es.md" in built.stderr
-    assert not (book / "site/es/experiments/01-scratch/note/index.html").exists()

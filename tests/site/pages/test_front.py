@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from shardlab.proofs import formulas
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader
 
 PHONE = {"width": 390, "height": 844}
 TUTOR = {"tokens": 512, "hidden": 128, "ranks": 2, "itemsize": 4}  # of theory 02
@@ -24,9 +22,9 @@ FILL = "svg => getComputedStyle(svg.querySelector('.fig-a')).fill"
 
 @pytest.mark.parametrize("language", ["", pytest.param("es/", marks=pytest.mark.ci)])
 def test_the_figure_is_legible_on_a_telephone_and_follows_the_palette(
-    browser: Any, served: str, language: str
+    open_reader: OpenReader, language: str
 ) -> None:
-    reader = Reader(browser, served, viewport=PHONE)
+    reader = open_reader(viewport=PHONE)
     page = reader.read(language)
     figure = page.locator(".hero svg[role=img]")
     letters = figure.evaluate(LETTERS)
@@ -38,18 +36,15 @@ def test_the_figure_is_legible_on_a_telephone_and_follows_the_palette(
     light = figure.evaluate(FILL)
     reader.use_scheme("dark")
     assert figure.evaluate(FILL) != light
-    assert not reader.wrong
-    reader.close()
 
 
-def test_what_the_figure_says_is_what_the_tutors_block_sends(browser: Any, served: str) -> None:
-    reader = Reader(browser, served, viewport=PHONE)
+def test_what_the_figure_says_is_what_the_tutors_block_sends(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport=PHONE)
     text = reader.read("").locator(".hero svg[role=img]").text_content() or ""
     (call, count), *further_calls = formulas.block(**TUTOR).forward.items()
     assert text.count("all-reduce") == count and not further_calls and call.op == "all_reduce"
     assert text.count(f"{call.wire // 1024} KiB each way") == count
     assert text.count("2 of 4 heads") == text.count("256 of 512") == TUTOR["ranks"]
-    reader.close()
 
 
 @pytest.mark.parametrize(
@@ -60,14 +55,14 @@ def test_what_the_figure_says_is_what_the_tutors_block_sends(browser: Any, serve
     ],
 )
 def test_two_doors_four_rooms_and_the_way_on(
-    browser: Any, served: str, language: str, rooms: list[str]
+    open_reader: OpenReader, language: str, rooms: list[str]
 ) -> None:
-    reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
+    reader = open_reader(viewport={"width": 1440, "height": 900})
     page = reader.read(language)
     assert page.locator(".md-tabs__link:visible").all_inner_texts() == rooms
     assert not page.locator(".md-sidebar:visible").count()  # no menu but the tabs
     doors = [link.evaluate("a => a.href") for link in page.locator(".md-button").all()]
-    here = served + language
+    here = reader.served + language
     assert doors == [f"{here}theory/01-collectives/", f"{here}labs/00-ffn-by-hand/"]
     assert all(height >= 34 for height in page.locator(".path li").evaluate_all(HEIGHTS))
     card = page.locator(".with-card + .citation-card--open")
@@ -79,11 +74,10 @@ def test_two_doors_four_rooms_and_the_way_on(
     assert page.url == f"{here}theory/01-collectives/"
     page = reader.read(f"{language}labs/01-three-d/")  # with all its style
     assert page.locator(".md-tabs__link").evaluate_all(HEAVY) == rooms[1:2]
-    reader.close()
 
 
-def test_a_card_copies_its_permalink(browser: Any, served: str) -> None:
-    reader = Reader(browser, served, permissions=["clipboard-read", "clipboard-write"])
+def test_a_card_copies_its_permalink(open_reader: OpenReader) -> None:
+    reader = open_reader(permissions=["clipboard-read", "clipboard-write"])
     page = reader.read("")
     button = page.locator(".citation-card--open .citation-copy")
     button.click()
@@ -91,14 +85,12 @@ def test_a_card_copies_its_permalink(browser: Any, served: str) -> None:
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == button.get_attribute("data-copy")
     assert copied.endswith("layers.py#L1294-L1297")
-    reader.close()
 
 
-def test_on_paper_a_citation_has_its_whole_path(browser: Any, served: str) -> None:
-    reader = Reader(browser, served, viewport=PHONE)
+def test_on_paper_a_citation_has_its_whole_path(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport=PHONE)
     page = reader.read("")
     link = page.locator(".with-card a.citation")
     assert link.inner_text() == "layers.py:1294–1297"
     page.emulate_media(media="print")
     assert link.inner_text() == "megatron/core/tensor_parallel/layers.py:1294–1297"
-    reader.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all
 from tests.site.pages.test_published_files import RUNS, surround
 from tests.site.reader import Reader
 from tests.site.scratch_site import build, make_site
@@ -90,9 +90,7 @@ PAINTED = """() => Math.max(...[...document.querySelectorAll(".formula .katex-ru
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scratch = Scratch(tmp_path_factory.mktemp("forgery"))
     (scratch.upstream / "pkg/evil.py").write_text(SOURCE)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-q", "-m", "one")
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
+    commit = commit_all(scratch.upstream, "one")
     scratch.write("up-sha.txt", f"{commit}\n")
     for name in ("note.md", "note.es.md"):
         scratch.write(name, NOTE.replace("COMMIT", commit[:12]))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, commit_all
 from tests.site.reader import Reader
 from tests.site.scratch_site import build, make_site
 from tests.site.serving import serving
@@ -76,9 +76,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site with the hostile note, in both languages."""
     scratch = Scratch(tmp_path_factory.mktemp("hostile"))
     (scratch.upstream / "pkg/evil.py").write_text(SOURCE)
-    git(scratch.upstream, "add", ".")
-    git(scratch.upstream, "commit", "-q", "-m", EVIL)
-    commit = git(scratch.upstream, "rev-parse", "HEAD")
+    commit = commit_all(scratch.upstream, EVIL)
     scratch.write("up-sha.txt", f"{commit}\n")
     for name in ("note.md", "note.es.md"):
         scratch.write(name, NOTE.replace("COMMIT", commit[:12]))

@@ -9,8 +9,8 @@ import pytest
 
 from sitelab.drawing.clean_svg import clean_svg
 from sitelab.pages import workbook_pages
-from tests.notelab.scratch import Scratch, git
-from tests.site.scratch_site import build, make_site
+from tests.notelab.scratch import git
+from tests.site.scratch_site import BuiltSite
 
 RUN = "<script>window.canary=1</script>"
 HTML = f"<!doctype html><title>x</title>{RUN}"
@@ -37,7 +37,7 @@ RUNS = {
 STAYS = ["pin.txt", "run.py", "numbers.csv", "numbers.json", "all.tar.gz", "photo.PNG", "pic.svg"]
 # Endings that no browser runs, shows as a document or registers.
 HARMLESS = re.compile(
-    r"\.(?:css|woff2|png|jpe?g|gif|webp|avif|csv|json|txt|py|zip|gz|bz2|xz|tar|tgz|zst|map|inv)"
+    r"\.(?:css|woff2|png|jpe?g|gif|webp|avif|csv|json|toml|txt|py|zip|gz|bz2|xz|tar|tgz|zst|map|inv)"
     r"\Z|LICENSE\Z",
     re.IGNORECASE,
 )
@@ -59,23 +59,13 @@ def find_runnable_files(site: Path) -> list[str]:
     return [f for f in files if not HARMLESS.search(f) and not OWN.fullmatch(f)]
 
 
-def test_beside_pages_a_browser_runs_no_file_but_the_sites_own(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path)
-    book = make_site(scratch)
-    surround(book / "experiments/01-scratch")
-    built = build(scratch, "--strict")
-    assert built.returncode == 0, built.stderr
-    site = book / "site"
-    pictures = ["experiments/01-scratch/pic.svg"]
-    assert {*find_runnable_files(site)} <= {
-        f"{part}{picture}" for picture in pictures for part in ("", "es/")
-    }
-    assert not (site / "experiments/01-scratch/raw").exists()
-    published = {
-        file.name for file in (site / "experiments/01-scratch").iterdir() if file.is_file()
-    }
+def test_beside_pages_a_browser_runs_no_file_but_the_sites_own(strict_site: BuiltSite) -> None:
+    site, lab = strict_site.folder, "experiments/01-scratch"
+    assert {*find_runnable_files(site)} <= {f"{part}{lab}/pic.svg" for part in ("", "es/")}
+    assert not (site / lab / "raw").exists()
+    published = {file.name for file in (site / lab).iterdir() if file.is_file()}
     assert published == {*STAYS, "up-sha.txt"}
-    picture = (site / pictures[0]).read_text()
+    picture = (site / lab / "pic.svg").read_text()
     assert "canary" not in picture and "example.invalid" not in picture
 
 

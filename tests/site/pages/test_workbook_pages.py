@@ -1,35 +1,41 @@
-"""Notes and solutions appear in the site at their own paths, with links that work."""
+"""Notes and solutions are in the site at their own paths; local pages, where it is served."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-import pytest
 
 from notelab.cache import DiskCache, cache_key
 from sitelab.pages import workbook_pages
-from sitelab.pages.repository_links import rewrite_link
 from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, make_site
+from tests.site.scratch_site import BuiltSite, add_local_lab, build, make_site
+from tests.site.serving import get, serve_live
+
+KERNEL = "../../tools/shardlab/axis.py"
 
 
-@pytest.mark.parametrize(
-    ("page", "link", "expected"),
-    [
-        ("index.md", "reference/notes.md", "reference/notes.md"),
-        ("index.md", "../experiments/lab/note.md#a", "experiments/lab/note.md#a"),
-        ("labs/01.md", "../../experiments/lab/note.md", "../experiments/lab/note.md"),
-        ("experiments/lab/note.md", "../../docs/reference/notes.md", "../../reference/notes.md"),
-        ("experiments/lab/note.md", "../other/RESULTS.md#row", "../other/RESULTS.md#row"),
-        ("solutions/ref.md", "../experiments/lab/note.md", "../experiments/lab/note.md"),
-        ("index.md", "#here", "#here"),
-        ("index.md", "https://example.org/a", "https://example.org/a"),
-        ("index.md", "../../../etc/passwd", "../../../etc/passwd"),
-        ("index.md", "../README.md", "../README.md"),
-    ],
-)
-def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(page, link, expected) -> None:
-    assert rewrite_link(link, page) == expected
+def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    book = make_site(scratch)
+    scratch.write("plot.png", "no picture")
+    for suffix in ("", ".es"):
+        note = scratch.read(f"note{suffix}.md")
+        links = f"[front](../../docs/index{suffix}.md) [plot](plot.png) [code]({KERNEL})"
+        scratch.write(f"note{suffix}.md", f"{note}\n{links}\n")
+    (book / "tools/shardlab").mkdir(parents=True)
+    (book / "tools/shardlab/axis.py").write_text("pass\n")
+    (book / "CHANGELOG.md").write_text("# Changes\n\n[front](docs/index.md)\n")
+    assert build(scratch).returncode == 0
+    for language in ("", "es/"):
+        site, note = book / "site" / language, "experiments/01-scratch/note/"
+        assert f'<a href="{note}">' in (site / "index.html").read_text()
+        html = (site / note / "index.html").read_text()
+        assert '<a href="../../../">front</a>' in html
+        plot = "../plot.png" if not language else "../../../../experiments/01-scratch/plot.png"
+        assert f'<a href="{plot}">plot</a>' in html
+        steps = "../" * (4 if language else 3)
+        assert f'<a href="{steps}tools/shardlab/axis.py">code</a>' in html
+    assert '<a href="../">front</a>' in (book / "site/CHANGELOG/index.html").read_text()
 
 
 def test_caches_local_results_and_links_elsewhere_are_no_pages(tmp_path: Path) -> None:
@@ -56,23 +62,68 @@ def test_only_a_lab_without_any_page_in_the_nav_is_outside_it() -> None:
     assert workbook_pages.find_labs_outside_nav(uris, None) == set()
 
 
-def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path)
-    book = make_site(scratch)
-    lab = book / "experiments" / "my-reading"
-    lab.mkdir()
-    (lab / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
-    built = build(scratch, "--strict")
-    assert built.returncode == 0, built.stderr
-    assert "experiments/my-reading is not in mkdocs.yml's nav: left out" in built.stderr
-    assert not (book / "site/experiments/my-reading").exists()
-    text = (book / "experiments/01-scratch/note.md").read_text("utf-8")
-    cache_file = DiskCache(scratch.root / "cache/memo").file_for(book)
+def test_a_readers_own_lab_in_one_language_is_left_out_of_a_strict_build(
+    strict_site: BuiltSite,
+) -> None:
+    assert "experiments/my & reading is not in mkdocs.yml's nav: left out" in strict_site.output
+    assert not (strict_site.folder / "experiments/my & reading").exists()
+    text = (strict_site.book / "experiments/01-scratch/note.md").read_text("utf-8")
+    cache_file = DiskCache(strict_site.scratch.root / "cache/memo").file_for(strict_site.book)
     # The next build reads no page that has not changed.
     assert cache_file.get("note", cache_key(text))
-    (book / "experiments/01-scratch/more.md").write_text("# More\n")
-    built = build(scratch, "--strict")
-    assert built.returncode != 0
-    faults = [line for line in built.stderr.split("\n") if "INFO" not in line]
-    assert any("01-scratch/more.md" in line for line in faults), built.stderr
-    assert not any("my-reading" in line for line in faults), built.stderr
+
+
+def test_a_page_of_the_nav_without_its_spanish_fails_a_strict_build(faulty_site: BuiltSite) -> None:
+    warnings = [line for line in faulty_site.output.split("\n") if "WARNING" in line]
+    for page in ("more", "note"):
+        lab = "experiments/01-scratch"
+        assert any(f"{lab}/{page}.md has no page in es: write" in line for line in warnings)
+    assert not any("my & reading" in line for line in warnings), faulty_site.output
+    assert not (faulty_site.folder / "es/experiments/01-scratch/note/index.html").exists()
+
+
+LINK = re.compile(
+    r'<a href="([^"]*)" class="md-nav__link[^"]*">\s*<span class="md-ellipsis">\s*(.*?)\s*</span>',
+    re.DOTALL,
+)
+
+
+def menu(html: str) -> dict[str, str]:
+    """Return the menu's pages by title."""
+    return {title: address for address, title in LINK.findall(html)}
+
+
+def test_a_readers_own_pages_are_in_the_menu_while_the_site_is_served(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    with serve_live(add_local_lab(scratch), only="") as address:
+        place = "experiments/01-scratch/results/local/RESULTS/"  # the tab's menu is on its pages
+        assert "Yours" in get(address) and "Lo tuyo" in get(f"{address}es/")
+        english, castilian = get(address + place), get(f"{address}es/{place}")
+        assert {"What I read", "Measured here"} <= {*menu(english)}
+        assert "Medido aquí" in menu(castilian)
+        assert "What I read" not in menu(castilian)  # it has no Spanish
+
+
+def test_a_built_site_has_neither_the_section_nor_what_git_ignores(strict_site: BuiltSite) -> None:
+    html = (strict_site.folder / "index.html").read_text("utf-8")
+    assert "Yours" not in html and "Measured here" not in html
+    assert not list(strict_site.folder.rglob("results/local"))
+
+
+def test_only_pages_are_taken_from_what_git_ignores(tmp_path: Path) -> None:
+    book = add_local_lab(Scratch(tmp_path))
+    files = workbook_pages.find_files(book, local=True)
+    local = [uri for uri in files if "local" in uri]
+    assert local == [
+        f"experiments/01-scratch/results/local/{name}" for name in ("RESULTS.es.md", "RESULTS.md")
+    ]
+    assert workbook_pages.find_local_results(files) == {"experiments/01-scratch/results/local"}
+
+
+def test_a_misspelt_figure_or_formula_is_named_by_page_and_line(faulty_site: BuiltSite) -> None:
+    assert "Traceback" not in faulty_site.output
+    for page in ("wrong.md", "wrong.es.md"):
+        for line, words in {3: "no figure shardng", 5: "no figure 'memry'", 7: "formula"}.items():
+            at = f"docs/{page}:{line}: "
+            (warning,) = [text for text in faulty_site.output.splitlines() if at in text]
+            assert words in warning

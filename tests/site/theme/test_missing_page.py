@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from sitelab.theme import missing_page
 from tests.site.reader import Reader
 
+SOURCE = Path(__file__).parents[3] / "tools/sitelab/theme/templates/404.html"
 LEADS = """([home, address]) =>
   document.querySelector(`a[data-home="${home}"]`).href === address"""
 ADDRESSES = ("nowhere", "labs/nowhere/", "es/labs/00/nowhere/at/all.html")
@@ -49,7 +51,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     (project / "es").mkdir(parents=True)
     for folder, text in ((root, "the host"), (project, "home"), (project / "es", "portada")):
         (folder / "index.html").write_text(f"<!doctype html><title>{text}</title>{text}", "utf-8")
-    (project / "404.html").write_text(missing_page.render_page(), "utf-8")
+    (project / "404.html").write_text(SOURCE.read_text("utf-8"), "utf-8")
     handler = partial(Host, directory=str(root), project=project)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -93,7 +95,11 @@ def test_a_missing_page_is_accessible_in_both_palettes(browser: Any, host: str, 
 
 def test_the_sites_missing_page_asks_for_no_file_and_speaks_both_languages(site: Path) -> None:
     html = (site / "404.html").read_text("utf-8")
-    assert html == missing_page.render_page()
+    assert html == SOURCE.read_text("utf-8").rstrip("\n")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = b64encode(sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}';" in html
     assert not re.search(r"\ssrc=|<link\b|url\(|@import", html)
     assert set(re.findall(r'href="([^"]*)"', html)) == {"./"}
     assert '<html lang="en">' in html and '<section lang="es">' in html

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import TELEPHONE, Reader
+from tests.site.reader import TELEPHONE, OpenReader, Reader
 
 SITE_TESTS = Path(__file__).parents[1]
 
@@ -29,8 +29,7 @@ def test_a_narrow_window_is_a_telephone_whoever_opens_it(browser: Any, served: s
         reader.close()
 
 
-def test_a_desk_can_not_become_as_narrow_as_a_telephone(browser: Any, served: str) -> None:
-    desk = Reader(browser, served, viewport={"width": 1440, "height": 900})
+def test_a_desk_can_not_become_as_narrow_as_a_telephone(open_reader: OpenReader) -> None:
+    desk = open_reader(viewport={"width": 1440, "height": 900})
     with pytest.raises(AssertionError, match="is_mobile"):
         desk.resize(TELEPHONE, 844)
-    desk.close()

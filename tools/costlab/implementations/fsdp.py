@@ -36,19 +36,28 @@ def build(
     yield {name: Training(world, WRAPS[name], hidden).step for name in contestants}
 
 
+@contextmanager
+def build_with_adamw(world: World, *, hidden: int, adamw: str) -> Iterator[dict[str, Step]]:
+    """One step of each contestant, with a form of torch's AdamW."""
+    form = {} if adamw == "default" else {adamw: True}
+    trainings = {name: Training(world, WRAPS[name], hidden, **form) for name in SHARDED}
+    yield {name: training.step for name, training in trainings.items()}
+
+
 class Training:
     """A model, its optimizer and its data.
 
     Attributes:
         gpt: the model inside.
         model: what is called.
-        optimizer: of what the wrapper left as parameters.
+        optimizer: of what the wrapper left as parameters; its form, `foreach` or `fused`, may be
+            given.
     """
 
-    def __init__(self, world: World, wrap: Wrap, hidden: int) -> None:
+    def __init__(self, world: World, wrap: Wrap, hidden: int, **adamw: bool) -> None:
         self.gpt = GPT(tutor.config(hidden), tensor=Axis.alone(), device=world.device)
         self.model = wrap(world, self.gpt)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, **adamw)  # type: ignore[arg-type]
         self._tokens, self._targets = tutor.batch(world.device, seed=world.rank)
 
     def step(self) -> float:

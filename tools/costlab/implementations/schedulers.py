@@ -4,14 +4,18 @@ Each contestant runs forward and backward of all micro-batches over an untied GP
 the same weights, so that what differs is the pipeline alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleInterleavedZeroBubble,
+)
 
 from costlab.implementations import tutor
 from costlab.implementations.rounds import Step
@@ -22,6 +26,22 @@ from shardlab.pipeline.schedule import by_name
 
 BASE = "megatron-core"
 Data = list[tuple[Tensor, Tensor]]
+
+
+class Work(NamedTuple):
+    """What one rank runs.
+
+    Attributes:
+        stage: this rank's part of the model.
+        data: inputs and targets of each micro-batch.
+        loss: of the last stage's output and the targets.
+        shape: of what a stage sends to the next.
+    """
+
+    stage: nn.Module
+    data: Data
+    loss: Callable[[Tensor, Tensor], Tensor]
+    shape: tuple[int, ...]
 
 
 @contextmanager
@@ -35,8 +55,8 @@ def build(world: World, *, hidden: int, microbatches: int = 8) -> Iterator[dict[
         with world.device:  # while it is set up; a step under it would be slower
             stack.enter_context(mcore.megatron(pipeline=world.size))
         yield {
-            "ours": _ours(axis, stage_of(world, hidden), data),
-            "torch pipelining": _torchs(axis, stage_of(world, hidden), data),
+            "ours": ours(axis, "1f1b", gpt_work(world, hidden, data)),
+            "torch pipelining": torchs(axis, "1f1b", gpt_work(world, hidden, data)),
             BASE: _megatrons(stage_of(world, hidden), data),
         }
 
@@ -54,6 +74,12 @@ def stage_of(world: World, hidden: int) -> GPT:
     )
 
 
+def gpt_work(world: World, hidden: int, data: Data) -> Work:
+    """Return this rank's part of the tutor, with the loss of its own."""
+    stage = stage_of(world, hidden)
+    return Work(stage, data, stage.loss, stage.hidden_shape(1, tutor.SEQUENCE))
+
+
 def batches(device: torch.device, microbatches: int) -> Data:
     """(tokens, targets) [1, S] of each micro-batch."""
     generator = torch.Generator().manual_seed(1)
@@ -62,21 +88,28 @@ def batches(device: torch.device, microbatches: int) -> Data:
     return list(zip(*tokens, strict=True))
 
 
-def _ours(axis: Axis, stage: GPT, data: Data) -> Step:
-    schedule = by_name("1f1b", axis.size, len(data))
-    shape = stage.hidden_shape(1, tutor.SEQUENCE)
+def ours(axis: Axis, kind: str, work: Work) -> Step:
+    """Return a step of one of our schedules."""
+    stage, data, loss = work.stage, work.data, work.loss
+    schedule = by_name(kind, axis.size, len(data))
 
     def step() -> float | None:
         stage.zero_grad()
-        return mean(run(schedule, stage, data, stage.loss, axis=axis, shape=shape))
+        return mean(run(schedule, stage, data, loss, axis=axis, shape=work.shape))
 
     return step
 
 
-def _torchs(axis: Axis, stage: GPT, data: Data) -> Step:
-    device = data[0][0].device
-    place = PipelineStage(stage, axis.rank, axis.size, device, group=axis.group)
-    return stepped(Schedule1F1B(place, len(data), stage.loss), axis, stage, data)
+def torchs(axis: Axis, kind: str, work: Work) -> Step:
+    """Return a step of one of PyTorch's schedules, "1f1b" or "zero bubble"."""
+    device = work.data[0][0].device
+    place = PipelineStage(work.stage, axis.rank, axis.size, device, group=axis.group)
+    schedule: Any = (
+        Schedule1F1B(place, len(work.data), work.loss)
+        if kind == "1f1b"
+        else ScheduleInterleavedZeroBubble([place], len(work.data), work.loss)
+    )
+    return stepped(schedule, axis, work.stage, work.data)
 
 
 def stepped(schedule: Any, axis: Axis, stage: nn.Module, data: Data) -> Step:

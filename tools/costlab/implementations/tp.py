@@ -28,6 +28,7 @@ from shardlab.layers.matmul import fuse
 
 BASE = "megatron-core"
 ALL = (BASE, "dtensor", "ours over gloo", "ours over shared memory", "alone", "alone on both cores")
+LINEARS = "megatron-core's linears"  # in our model
 LINKS = {"ours over shared memory": "shared-memory"}
 
 
@@ -53,7 +54,7 @@ def build(
     """The contestants at one size, on every rank."""
     task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
     with ExitStack() as stack:
-        if BASE in contestants:  # imported here, since that takes seconds
+        if {BASE, LINEARS} & set(contestants):  # imported here, since that takes seconds
             from costlab.implementations import megatron as mcore
 
             with world.device:  # while it is set up; a step under it would be slower
@@ -70,6 +71,9 @@ def contestant(name: str, task: Task, world: World) -> Step:
         with task.device:
             return _megatrons(task)
     axis = world.axis("tensor", range(world.size), link=LINKS.get(name))
+    if name == LINEARS:
+        with task.device:
+            return _with_megatrons_linears(task, axis)
     return _dtensors(task, axis) if name == "dtensor" else ours(task, axis)
 
 
@@ -142,6 +146,17 @@ def _megatrons(task: Task) -> Step:
     return training_step(
         model.parameters(), lambda: model(tokens, positions, mask, labels=targets).mean()
     )
+
+
+def _with_megatrons_linears(task: Task, axis: Axis) -> Step:
+    from costlab.implementations import linears
+    from costlab.implementations import megatron as mcore
+
+    settings = mcore.config(
+        hidden=task.config.hidden, heads=task.config.heads, dtype=task.config.dtype
+    )
+    model = fuse(GPT(task.config, tensor=axis, device=task.device))
+    return training(linears.with_megatrons_linears(model, settings), task)
 
 
 def _dtensors(task: Task, axis: Axis) -> Step:

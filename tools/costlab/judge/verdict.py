@@ -4,6 +4,9 @@ A comparison passes where it would pass at every end of the spread, fails where 
 every end, and is undecided in between. A case holds when all its comparisons pass. A claim *holds*
 when all its cases do, and is *refuted* when none does. If some do and some don't, it *holds only
 if* an ordinary setting is so, or it is *too strong* as it is worded: the claims file says which.
+
+How a verdict came about, by a clock, by a count, by asking the installed source or by reading, is
+said by the claims file and the result, so that nobody has to remember to say "read".
 """
 
 import re
@@ -16,7 +19,10 @@ from costlab.judge.claims import Case, Claim, Comparison, Mixed, VerdictWord
 from costlab.record.names import natural
 from costlab.record.quantity import format_metric, format_value
 from costlab.record.result import Metric
+from costlab.record.words import texts
 
+HOWS = texts("ways")
+MEANINGS = texts("meanings")
 Provenance = Mapping[str, Any]
 
 # As a driver's topology matrix says it: NV with the number of links.
@@ -215,3 +221,25 @@ def machine(provenance: Provenance, devices: Iterable[str] = (), cores: str = "c
     }
     wanted = set(devices) or {"cuda" if gpus else "cpu"}
     return "; ".join(names.get(device, device) for device in sorted(wanted))
+
+
+def evidence_kinds(claim: Claim, metrics: Mapping[str, Metric]) -> list[str]:
+    """Return how a claim's verdict came about: whoever has no case is read."""
+    if not claim.case:
+        return ["read"]
+    compared = [
+        metric
+        for judged in examine(claim, metrics)
+        for outcome in judged.outcomes
+        for metric in (outcome.metric, outcome.reference)
+        if metric
+    ]
+    kinds = {_evidence_kind(metric) for metric in compared}
+    return [way for way in HOWS if way in kinds]
+
+
+def _evidence_kind(metric: Metric) -> str:
+    if metric.name.of.partition(".")[0].endswith("-source"):
+        return "source"
+    counted = metric.name.topic == "count" and metric.how != "measured"
+    return "counted" if counted else "measured"

@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import get_args
 
 from costlab.judge.claims import Case, Claim, VerdictWord, load
-from costlab.judge.evidence_kind import HOWS, MEANINGS, evidence_kinds
-from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, target
+from costlab.judge.verdict import (
+    HOWS,
+    MEANINGS,
+    Judged,
+    Outcome,
+    evidence_kinds,
+    examine,
+    judge,
+    machine,
+    target,
+)
 from costlab.publish import page, results_page
 from costlab.record import quantity
 from costlab.record.attribution import attribute

@@ -25,8 +25,17 @@ def text(metrics: Mapping[str, Metric], language: str) -> str:
     )
 
 
-def linked(metric: Metric) -> str:
-    """Return a value that leads to its row, and its interval where it has one."""
-    spread = quantity.spread(metric)
-    link = f"[{quantity.format_metric(metric)}](#{page.row_of(metric.id)})"
-    return f"{link} ({spread})" if spread else link
+def linked(metric: Metric, *, place: bool = False) -> str:
+    """Return a value that leads to its row, and its interval where it has one.
+
+    Args:
+        metric: what is shown.
+        place: the value leads nowhere: links to its row lead here.
+    """
+    spread, row, value = (
+        quantity.spread(metric),
+        page.row_of(metric.id),
+        quantity.format_metric(metric),
+    )
+    shown = f'<a id="{row}"></a>{value}' if place else f"[{value}](#{row})"
+    return f"{shown} ({spread})" if spread else shown

@@ -58,7 +58,7 @@ def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> s
     labelled = [([f"`{metric.id}`"], metric) for metric in remaining.values()]
     rest = _rows([say("results.metric", language)], "<", labelled, language) if remaining else ""
     return page.rendered(
-        "results", lab, [source, *files], language,
+        "results", lab, [source, downloads.name(source), *files], language,
         headlines=headlines.text(result.metrics(), language),
         download=say("results.download", language).format(csv=downloads.name(source), json=source),
         machine=page.folded(say("results.machine", language), _machine(result, language)),
@@ -73,7 +73,10 @@ def _section(
     """Return what the template shows of a section, its metrics taken from `left`."""
     note = [NOTES[section].of(language)] if section in NOTES else []
     tables = [
-        _table(item, remaining, result, language) for item in TABLES if item.section == section
+        _table(table, remaining, result, language)
+        for item in TABLES
+        if item.section == section
+        for table in item.split(remaining.values())
     ]
     return {
         "title": SECTIONS[section].of(language),
@@ -123,6 +126,9 @@ def _table(table: Table, remaining: dict[str, Metric], result: Result, language:
     metrics = result.metrics()
     for metric in metrics_of_table:
         del remaining[metric.id]
+    title = table.title.of(language)
+    if table.places:
+        return page.folded(title, _across(table, metrics_of_table, language))
     columns = [COLUMNS[name] for name in table.columns]
     cells = [
         ([column.cell(metric, metrics) for column in columns], metric)
@@ -133,7 +139,6 @@ def _table(table: Table, remaining: dict[str, Metric], result: Result, language:
     body = _rows(titles, align, cells, language)
     if table.swept and (sentence := sweep_check.describe(metrics, table.section, language)):
         body += f"\n{sentence}\n"
-    title = table.title.of(language)
     if table.across:
         every = page.folded(say("results.every", language).format(title=title), body)
         return f"### {title}\n\n{_across(table, metrics_of_table, language)}\n{every}"
@@ -141,25 +146,45 @@ def _table(table: Table, remaining: dict[str, Metric], result: Result, language:
 
 
 def _across(table: Table, metrics: Sequence[Metric], language: str) -> str:
-    """Return a table of a column for each value of a field; each number leads to its row.
+    """Return a table of a column for each value of the fields `across`.
 
-    What is the same in every row is said once, above it.
+    Each number leads to its row, or is itself the place that links lead to. What is the same in
+    every row is said once, above it.
     """
-    values = sorted({getattr(metric.name, table.across) for metric in metrics})
-    rest = [field for field in table.by.split() if field != table.across]
+    across = table.across.split()
+    values = sorted({tuple(getattr(metric.name, field) for field in across) for metric in metrics})
+    rest = [field for field in table.by.split() if field not in across]
     fields = [field for field in rest if any(getattr(metric.name, field) for metric in metrics)]
     each = {field: {format_fields(metric.name, field) for metric in metrics} for field in fields}
     alike = [field for field in fields if len(fields) > 1 and len(each[field]) == 1]
-    above = _once([f"{FIELDS[field].of(language)} {min(each[field])}" for field in alike], language)
+    shared = [f"{FIELDS[field].of(language)} {min(each[field])}" for field in alike]
+    owners: dict[tuple[str | int, ...], str] = {}
+    if table.places:  # its cells have no rows that say whose they are: the column's title does
+        owners = {
+            tuple(getattr(metric.name, field) for field in across): belongs(metric).code
+            for metric in metrics
+        }
+        devices = {belongs(metric).device for metric in metrics}
+        shared += [f"{OWNERS[2].of(language)} {min(devices)}"] if len(devices) == 1 else []
+    above = _once(shared, language)
     fields = [field for field in fields if field not in alike]
-    rows: dict[tuple[str, ...], dict[int, str]] = {}
+    rows: dict[tuple[str, ...], dict[tuple[str | int, ...], str]] = {}
     for metric in metrics:
         key = tuple(format_fields(metric.name, field) for field in fields)
-        rows.setdefault(key, {})[getattr(metric.name, table.across)] = headlines.linked(metric)
+        value = tuple(getattr(metric.name, field) for field in across)
+        rows.setdefault(key, {})[value] = headlines.linked(metric, place=table.places)
     titles = [FIELDS[field].of(language) for field in fields]
-    columns = [*titles, *(f"{FIELDS[table.across].of(language)} {value}" for value in values)]
+    columns = [*titles, *(_title(across, value, language, owners.get(value)) for value in values)]
     cells = [[*key, *(row.get(value, "") for value in values)] for key, row in rows.items()]
     return above + page.table(columns, "<" * len(fields) + ">" * len(values), cells)
+
+
+def _title(
+    fields: Sequence[str], values: Sequence[str | int], language: str, owner: str | None = None
+) -> str:
+    """Return a column's title: "hidden 128", "torch, gloo, blocking"."""
+    title = ", ".join([*([owner] if owner else []), *map(str, values)])
+    return f"{FIELDS[fields[0]].of(language)} {title}" if len(fields) == 1 else title
 
 
 def _rows(

@@ -1,11 +1,13 @@
 """The tables of the results page: which metrics each takes, and what stands beside each value.
 
 A table takes the metrics whose names have the fields that it wants and that no table before it
-took. Each metric has one row, since a row has one quotable value. They stand in tables.toml.
+took. Each metric has one row or one cell, which links lead to. They stand in tables.toml.
 """
 
+from __future__ import annotations
+
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -60,8 +62,10 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wanted: which metrics it takes.
         by: the fields of their names that order them, first to last.
         columns: their names among COLUMNS.
-        across: the field whose values are columns of the table that is shown; the rows that it
+        across: the fields whose values are columns of the table that is shown; the rows that it
             links to are folded beneath it.
+        places: there are no such rows: links lead to the cells.
+        each: a field; the table is made once for each of its values, which the title has in braces.
         open: shown row by row; other tables are folded behind their titles.
         swept: below it is said where it and the sweep of single collectives disagree.
     """
@@ -69,11 +73,24 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Words
     wanted: dict[str, str | int | list[str | int]]
     by: str
-    columns: tuple[str, ...]
     section: str
+    columns: tuple[str, ...] = ()
     across: str = ""
+    places: bool = False
+    each: str = ""
     open: bool = False
     swept: bool = False
+
+    def split(self, metrics: Iterable[Metric]) -> Iterator[Table]:
+        """Yield the tables that it stands for: itself, or one for each value of `each`."""
+        if not self.each:
+            yield self
+            return
+        for value in sorted({getattr(metric.name, self.each) for metric in self.rows(metrics)}):
+            shown = value.replace("_", "-")
+            title = Words(en=self.title.en.format(shown), es=self.title.es.format(shown))
+            wanted = {**self.wanted, self.each: value}
+            yield msgspec.structs.replace(self, wanted=wanted, title=title, each="")
 
     def rows(self, metrics: Iterable[Metric]) -> list[Metric]:
         """Return the metrics that it takes, in natural order."""

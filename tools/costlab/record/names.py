@@ -18,7 +18,8 @@ class Name(msgspec.Struct, frozen=True):
     """What a metric is of; what doesn't apply is empty.
 
     Attributes:
-        topic: "collective", "fit", "tp", "fsdp", "pipeline", "gpu", "count" or "timeline".
+        topic: "collective", "fit", "tp", "fsdp", "pipeline", "gpu", "count", "timeline" or
+            "kernels".
         what: "step", "speedup", "share" … of it is told.
         of: which part of a step, which statement of a count.
         code: whose: "shardlab", "megatron-core", "torch-ddp" …; in a ratio
@@ -32,6 +33,7 @@ class Name(msgspec.Struct, frozen=True):
         schedule, stages, microbatches: a pipeline's.
         dtype: of a product's matrices.
         card: whose memory it must fit.
+        case, row: of the kernels beside other libraries (`sections/kernels/cases.toml`).
     """
 
     topic: str = ""
@@ -50,6 +52,8 @@ class Name(msgspec.Struct, frozen=True):
     microbatches: int = 0
     dtype: str = ""
     card: str = ""
+    case: str = ""
+    row: str = ""
 
     @property
     def id(self) -> str:
@@ -80,7 +84,7 @@ class Name(msgspec.Struct, frozen=True):
 
 Wanted = Mapping[str, str | int | tuple[str | int, ...] | list[str | int]]
 FIELDS: Mapping[str, Any] = dict(zip(Name.__struct_fields__, Name.__struct_defaults__, strict=True))
-_SIZES = ("size", "hidden", "microbatches")
+_SIZES = ("size", "hidden", "microbatches", "row")
 _FIELD = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 _OPTION = re.compile(r"(\[[^]]*\])")
 
@@ -161,6 +165,8 @@ FORMS = tuple(map(Form, (
     "gpu.h{hidden}.{what:state|peak}[.{of:formula}]",
     "gpu.h{hidden}.{what:offloaded}.{of:up|down}",
     "timeline.{what}",
+    "kernels.{case}.{row}.{what:step}.{code}[.{link}]",
+    "kernels.{case}.{row}.{what:ratio}.{code}.{over}[.{link}]",
     "count.{of:.+}",
 )))  # fmt: skip
 

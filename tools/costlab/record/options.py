@@ -10,6 +10,15 @@ ROOT = Path(__file__).parents[3]
 LAB = ROOT / "experiments" / "35-allreduce-costs"
 LOCAL = LAB / "results" / "local"
 REFERENCE = LAB / "results" / "reference.json"
+SEED = click.option("--seed", type=int, default=35, show_default=True)
+OUT = click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Where the result goes.",
+)  # fmt: skip
+RESUME = click.option(
+    "--resume", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
+    help="Go on with a run that broke off, by its own settings.",
+)  # fmt: skip
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
 
@@ -72,13 +81,13 @@ def gpus() -> int:
     return torch.cuda.device_count()
 
 
-def new_file() -> Path:
-    """Return a file for a result that starts now, in the folder that git ignores.
+def new_file(folder: Path = LOCAL) -> Path:
+    """Return a file for a result that starts now, in a folder that git ignores.
 
     To the microsecond: two runs that are started by one command line have a file each.
     """
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
-    return LOCAL / f"{stamp}.json"
+    return folder / f"{stamp}.json"
 
 
 def newest() -> Path | None:
@@ -93,3 +102,9 @@ def pages() -> list[Path]:
     """Return the workbook's own pages, which may quote a result."""
     folders = (ROOT / folder for folder in ("docs", "experiments", "solutions"))
     return sorted(path for folder in folders for path in folder.rglob("*.md"))
+
+
+def relative(path: Path) -> str:
+    """Return a path as short as it can be typed from here."""
+    whole, here = path.resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else path)

@@ -55,6 +55,11 @@ def provenance(settings: Settings, arguments: list[str], *, ranks: int | None) -
     return facts | (_gpus() if settings.device == "cuda" else {})
 
 
+def uncommitted(*folders: str) -> str:
+    """Return what in some folders of the repository differs from the commit, or "unknown"."""
+    return _output("git", "status", "--porcelain", "--", *folders)
+
+
 def cores() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):

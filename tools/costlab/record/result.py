@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -118,6 +119,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
 Item = Metric | str | Load
 
 
+class Launch(msgspec.Struct, kw_only=True):
+    """A finished launch of a section that isn't complete; its series are with the section's."""
+
+    metrics: list[Metric] = []
+    load: Load | None = None
+
+
 class Section(msgspec.Struct, kw_only=True):
     """A part of the lab: "collectives", "tp", "fsdp", "pipeline", "counts", "one-gpu".
 
@@ -125,6 +133,7 @@ class Section(msgspec.Struct, kw_only=True):
         status: "complete", or "partial" where it broke off, with the reason in `note`.
         seconds: it took.
         load: what else ran while its rounds were measured, where it has any.
+        launches: those that are finished, while others are to come; a run that goes on has them.
     """
 
     status: Literal["complete", "partial"] = "partial"
@@ -132,6 +141,21 @@ class Section(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
     load: Load | None = None
     metrics: list[Metric] = []
+    launches: list[Launch] | msgspec.UnsetType = msgspec.UNSET
+
+    def finished(self) -> list[Launch]:
+        """Return the finished launches, each metric with its own series."""
+        series = {metric.id: iter(metric.series) for metric in self.metrics}
+        return [
+            Launch(
+                load=launch.load,
+                metrics=[
+                    msgspec.structs.replace(metric, series=list(islice(series[metric.id], 1)))
+                    for metric in launch.metrics
+                ],
+            )
+            for launch in self.launches or ()
+        ]
 
 
 class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -142,7 +166,7 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     schema: int = SCHEMA
     provenance: dict[str, str | float | int | bool | list[str]] = {}
-    settings: dict[str, str | int | list[int]] = {}
+    settings: dict[str, str | int | list[int | str]] = {}
     sections: dict[str, Section] = {}
 
     def metrics(self) -> dict[str, Metric]:

@@ -14,6 +14,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         device: "cpu" or "cuda" ("auto" is settled before).
         seed: of every random order and input.
         launch: which of a section's launches this is, from 0; a run's own is 0.
+        sections: those that were asked for, in order.
     """
 
     profile: str = "quick"
@@ -23,3 +24,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "cpu"
     seed: int = 35
     launch: int = 0
+    sections: tuple[str, ...] = ()

@@ -57,6 +57,7 @@ def measured(
             ranks = world.size
         settings = Settings(
             profile=profile, sizes=sizes, hidden=hidden, device=device, seed=seed,
+            sections=tuple(names),
             ranks=ranks or (2 if device == "cpu" else max(1, options.gpus())),
         )  # fmt: skip
         if before:
@@ -77,7 +78,9 @@ def _measure(run: Run, names: list[str], *, whole: bool) -> None:
     try:
         run.measure(names, whole=whole)
     except KeyboardInterrupt as fault:
-        where = f"; what was measured is in {run.result_file}" if run.result_file else ""
+        where = (
+            f"; what was measured is in {run.result_file} (see --resume)" if run.result_file else ""
+        )
         raise RunInterruptedError(f"{str(fault) or 'interrupted'}{where}") from None
 
 

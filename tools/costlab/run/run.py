@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from costlab.record import noise, options, samples
-from costlab.record.result import Load, Metric, Result, ResultError, Section, save
+from costlab.record.result import Launch, Load, Metric, Result, ResultError, Section, save
 from costlab.record.settings import Settings
 from costlab.record.statistics import over_launches
 from costlab.run import launch, torchrun
@@ -119,13 +119,14 @@ class Run:
         return [current]
 
     def _section(self, name: str, section_plan: Plan, worlds: list[tuple[str, int]]) -> None:
-        previous = self._there.get(name, Section()).metrics if worlds else []
-        section = self.result.sections[name] = Section(note="under way", metrics=list(previous))
+        before = self._there.get(name, Section()) if worlds else Section()
+        section = Section(note="under way", metrics=list(before.metrics))
+        self.result.sections[name] = section
         begin = time.monotonic()
         self._show.begin(name)
         try:
             if worlds:
-                self._launches(section, section_plan, worlds)
+                self._launches(section, section_plan, worlds, before)
             if section_plan.derive and (self._world is None or self._world.rank == 0):
                 section.metrics += section_plan.derive(self.result.metrics())
         except LaunchError as fault:
@@ -153,14 +154,23 @@ class Run:
         self._save()
 
     def _launches(
-        self, section: Section, section_plan: Plan, worlds: list[tuple[str, int]]
+        self, section: Section, section_plan: Plan, worlds: list[tuple[str, int]], before: Section
     ) -> None:
-        """Measure launch after launch; what several of them measured becomes one metric each."""
-        previous, launched = section.metrics, dict[str, list[Metric]]()
-        section.load = self._load = None
+        """Measure launch after launch; what several of them measured becomes one metric each.
+
+        Launches that the section had finished `before` are not measured again.
+        """
+        previous, finished = section.metrics, before.finished()
+        launched = dict[str, list[Metric]]()
+        for launch_before in finished:
+            for metric in launch_before.metrics:
+                launched.setdefault(metric.id, []).append(metric)
+        merged = [over_launches(same) for same in launched.values()]
+        section.load = _loads(finished)
         count = 1 if self._world is not None else section_plan.launches(self._settings)
-        for number in range(count):
+        for number in range(len(finished), count):
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
+            self._load = None
             try:
                 for device, ranks in worlds:
                     settings = msgspec.structs.replace(
@@ -174,15 +184,18 @@ class Run:
                     ) as metrics:
                         for metric in metrics:
                             latest[metric.id] = metric.on(device)
+                finished.append(Launch(metrics=list(latest.values()), load=self._load))
             finally:
                 with defer_interrupts():
+                    broken_off = [Launch(load=self._load)] if len(finished) == number else []
                     for name, metric in latest.items():
                         launched.setdefault(name, []).append(metric)
                     merged = [over_launches(same) for same in launched.values()]
                     section.metrics = merge_resumed(previous, merged)
-                    section.load = self._load
+                    section.load = _loads(finished + broken_off)
+                    section.launches = [without_series(launch) for launch in finished]
             self._save()
-        section.metrics = merged
+        section.metrics, section.launches = merged, msgspec.UNSET
 
     def _metrics(
         self, section_plan: Plan, settings: Settings, ranks: int, where: str
@@ -221,6 +234,18 @@ class Run:
     def _write(self, path: Path) -> None:
         save(self.result, path)
         samples.save(self.result, path)
+
+
+def _loads(launches: list[Launch]) -> Load | None:
+    """Return what else ran in all of them; None if none has rounds that were watched."""
+    loads = [part.load for part in launches if part.load]
+    return sum(loads, Load()) if loads else None
+
+
+def without_series(launch: Launch) -> Launch:
+    """Return a launch as it is written: its series are with the section's metrics."""
+    metrics = [msgspec.structs.replace(metric, series=[]) for metric in launch.metrics]
+    return Launch(metrics=metrics, load=launch.load)
 
 
 def merge_resumed(previous: list[Metric], measured: list[Metric]) -> list[Metric]:

@@ -20,7 +20,7 @@ from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
-from shardlab.links.shared_memory.waiting import count_cores
+from shardlab.comm.host import count_cores
 from shardlab.proofs.schedules.timeline import Timeline
 from shardlab.proofs.schedules.timeline import bubble as idle
 

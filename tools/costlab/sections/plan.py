@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 # In the order of a whole run: what is derived comes after what it is derived from.
 MODULES = {
+    "one-gpu": "costlab.sections.one_gpu.one_gpu",
     "collectives": "costlab.sections.collectives.collectives",
     "fit": "costlab.sections.fit.fit",
     "tp": "costlab.sections.tensor_parallel.tensor_parallel",
     "fsdp": "costlab.sections.fully_sharded.fully_sharded",
     "pipeline": "costlab.sections.pipeline",
-    "one-gpu": "costlab.sections.one_gpu.one_gpu",
     "counts": "costlab.sections.counts.counts",
 }
 
@@ -58,6 +58,10 @@ def load(name: str) -> Plan:
     Raises:
         SectionError: no such section, or its code or what it needs is not installed.
     """
+    if name.startswith("kernels."):
+        from costlab.sections.kernels.cases import cases  # which are made of plans
+
+        return cases()[name.removeprefix("kernels.")].plan
     if name not in MODULES:
         raise SectionError(f"no section {name!r}; there are {', '.join(MODULES)}")
     try:

@@ -16,8 +16,16 @@ from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page import tokens
-from notelab.sources.answers import Absent, FoundFile, Source, TagCommit, Unreachable, Wanted, Wheel
-from notelab.sources.pointer import pointer_kind
+from notelab.sources.answers import (
+    Absent,
+    FoundFile,
+    Source,
+    TagCommit,
+    Unreachable,
+    Wanted,
+    Wheel,
+    pointer_kind,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -37,10 +37,9 @@ def open_session(
     cache_folder = os.environ.get("SHARDBOOK_CACHE")
     root = _expand(cache_folder).absolute() if cache_folder else default_root()
     library = Library(
-        Store(root),
+        Store(root, refresh=refresh),
         _read_mirrors(mirrors, places, source),
         offline=offline,
-        refresh=refresh,
         progress=lambda text: say(text, stderr=True),
     )
     return CheckSession(DiskCache(root / "memo"), library, print_progress)

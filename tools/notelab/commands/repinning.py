@@ -12,7 +12,7 @@ from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.migrate import Migration
 from notelab.repin.writing import build_files, plan_moves
 from notelab.report.json import format_json
-from notelab.sources.git.uncommitted import list_uncommitted
+from notelab.sources.git.command import list_uncommitted
 
 _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
 _ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")

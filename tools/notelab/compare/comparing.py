@@ -11,7 +11,7 @@ from notelab.compare.matching import Comparison, match_choices
 from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
-from notelab.sources.git.uncommitted import list_uncommitted
+from notelab.sources.git.command import list_uncommitted
 
 
 def find_lab(folder: Path, bench: CheckSession) -> Path:

@@ -1,14 +1,19 @@
-"""Results pages: rows with an `<a id>` and one value to quote, and the inputs of generated pages.
+"""Results pages: places with an `<a id>`, a value to quote for each, and the pages' inputs.
 
 A row is a line with `<a id="ROW"></a>` and exactly one bold text, its value. A generated page, of
 results or not, opens with comments that name the SHA-256 of each input and of the page itself::
 
     <!-- generated from results/h200.json sha256:… -->
     <!-- this page without this line sha256:… -->
+
+If an input is a CSV with the columns `id` and `formatted`, then the values come from there, and the
+page holds only the places that the links lead to: an id's dots are dashes in its place's name.
 """
 
+import csv
 import re
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 
 import msgspec
@@ -31,7 +36,8 @@ class Results(msgspec.Struct):
     """What a results page holds.
 
     Args:
-        values: the values of each row by its id; a correct page has one value each.
+        values: the values of each place by its name; a correct page has one value each.
+        elsewhere: what only a CSV has, and no place on the page: its file, by the place's name.
         made_from: the inputs that the page names, each with its SHA-256 and its line.
         stale: the inputs that have changed since, each with its line.
         generated: whether the page says what it was generated from.
@@ -40,6 +46,7 @@ class Results(msgspec.Struct):
     """
 
     values: dict[str, list[str]] = {}
+    elsewhere: dict[str, str] = {}
     made_from: list[tuple[str, str, int]] = []
     stale: list[tuple[str, int]] = []
     generated: bool = False
@@ -58,10 +65,29 @@ def read(path: Path, cache: CacheFile) -> Results:
 def parse(text: str, folder: Path, cache: CacheFile) -> Results:
     """Return the results in the text of a page in `folder`."""
     results = get_or_compute(cache, "results", cache_key(text), Results, lambda: _parse(text))
-    results.stale = [
-        (name, row) for name, digest, row in results.made_from if _has_changed(folder, name, digest)
-    ]
+    results.stale = []
+    for name, digest, row in results.made_from:
+        data = _read_input(folder, name)
+        if data is None or sha256(data).hexdigest() != digest:
+            results.stale.append((name, row))
+        if data is not None and name.endswith(".csv"):
+            _take_values(results, name, data)
     return results
+
+
+def _take_values(results: Results, name: str, data: bytes) -> None:
+    """Give the page's places the values of a CSV; a file that is no such table changes nothing."""
+    table: dict[str, list[str]] = {}
+    try:
+        for line in csv.DictReader(StringIO(data.decode("utf-8"), newline=""), restval=""):
+            table.setdefault(line["id"].replace(".", "-"), []).append(line["formatted"])
+    except (UnicodeDecodeError, csv.Error, KeyError):
+        return
+    for place, values in table.items():
+        if place in results.values:
+            results.values[place] = values
+        else:
+            results.elsewhere[place] = name
 
 
 def _parse(text: str) -> Results:
@@ -80,7 +106,7 @@ def _parse(text: str) -> Results:
             made_from.append((input_match[1], input_match[2], row))
     generated = is_generated(text)
     edited = generated and seals != [sha256("\n".join(other_lines).encode()).hexdigest()]
-    return Results(values, made_from, generated=generated, edited=edited)
+    return Results(values, made_from=made_from, generated=generated, edited=edited)
 
 
 def input_files(path: Path) -> set[Path]:
@@ -97,11 +123,11 @@ def is_generated(text: str) -> bool:
     return "generated from" in text and _FIRST_COMMENT.match(text) is not None
 
 
-def _has_changed(folder: Path, name: str, digest: str) -> bool:
+def _read_input(folder: Path, name: str) -> bytes | None:
+    """Return an input's content, or None if it can't be read or is outside of the folder."""
     try:
         path = (folder / name).resolve()
-        if not path.is_relative_to(folder.resolve()):
-            return True
-        return sha256(read_regular(path, _MOST)).hexdigest() != digest
+        inside = path.is_relative_to(folder.resolve())
+        return read_regular(path, _MOST) if inside else None
     except (OSError, ValueError):  # a NUL in the name is a ValueError
-        return True
+        return None

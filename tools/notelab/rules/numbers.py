@@ -104,7 +104,9 @@ class Numbers:
         if results.problem:
             actual = f"{link.path} {results.problem}"
         elif link.anchor in results.values:
-            actual = f"{count} bold values in that row"
+            actual = f"{count} values in that row"
+        elif file := results.elsewhere.get(link.anchor):
+            actual = f"a line in {file}, but no place on the page"
         else:
             actual = "no such row"
         return view.finding(

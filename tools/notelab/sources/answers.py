@@ -10,8 +10,16 @@ from notelab.errors import NotelabError
 MAX_FILE_BYTES = 8 * 1024 * 1024  # of a cited file, uncompressed; longer files are not read
 
 Proof = Literal["git", "wheel"]
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
+_LONGEST_POINTER = 1024  # bytes, as Git LFS defines it
+_POINTERS = {
+    "Git LFS": re.compile(
+        rb"version https?://[\w.-]+/(?:spec/)?v\d+\n(?:[a-z0-9.-]+ [^\n]*\n)*?"
+        rb"oid sha256:[0-9a-f]{64}\n"
+        rb"(?:[a-z0-9.-]+ [^\n]*\n?)*\Z"
+    ),
+    "git-annex": re.compile(rb"/annex/objects/[^\n]+\n?\Z"),
+}
 
 
 class SourceError(NotelabError):
@@ -118,10 +126,11 @@ def is_commit(text: str) -> bool:
     return bool(_COMMIT.match(text))
 
 
-def path_problem(path: str) -> str:
-    """Return why `path` can't name a file of a repository, or ''."""
-    if not path or len(path) > 1024 or _CONTROL.search(path):
-        return "the path is empty, too long, or holds a backslash or a control character"
-    if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
-        return "the path must lead from the repository's root straight to a file"
-    return ""
+def pointer_kind(data: bytes) -> str:
+    """Return which program wrote `data` in the place of a file's contents; '' for a whole file.
+
+    git holds such a pointer if the contents are stored elsewhere.
+    """
+    if len(data) > _LONGEST_POINTER:
+        return ""
+    return next((kind for kind, form in _POINTERS.items() if form.match(data)), "")

@@ -1,6 +1,8 @@
 """One batch of files asked of a source: what is still wanted, and the answers so far."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
+from contextlib import suppress
 
 from notelab.sources.answers import (
     Absent,
@@ -14,12 +16,12 @@ from notelab.sources.answers import (
     Unreachable,
     Wanted,
     is_commit,
-    path_problem,
 )
-from notelab.sources.blob import blob_id
-from notelab.sources.store import Store
+from notelab.sources.store import Store, blob_id
 
 Answer = FoundFile | Absent | Unreachable
+Ask = Callable[[Wanted], Answers]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 class Batch:
@@ -40,20 +42,20 @@ class Batch:
         self._lacking: dict[str, list[str]] = {}
         self._disputes: dict[str, str] = {}
         for path, blob in wanted.items():
-            problem = path_problem(path)
+            problem = _path_problem(path)
             if problem:
                 self._settle(path, Absent(path, definite=True, reasons=[problem]))
-            elif blob is not None and not is_commit(blob):
-                self._settle(path, Unreachable(path, [f"the lock's id {blob[:50]!r} is no id"]))
             elif blob and (data := store.get(blob)) is not None:
                 self._settle(path, FoundFile(path, blob, data, "wheel", "store"))
+            elif blob is not None and not is_commit(blob):
+                self._settle(path, Unreachable(path, [f"the lock's id {blob[:50]!r} is no id"]))
             elif not is_commit(source.commit):
                 self._settle(path, Unreachable(path, [f"{source.name} has no usable pin"]))
 
-    def take(self, who: str, ask: Callable[[], Answers]) -> None:
+    def take(self, who: str, ask: Ask) -> None:
         """Take a provider's answers, each only if its bytes are right; if it fails, its reason."""
         try:
-            answers = ask()
+            answers = ask(dict(self.wanted)) if self.wanted else {}
         except (SourceError, OSError) as fault:
             line = " ".join(f"{who}: {fault}".split())
             if isinstance(fault, UnknownCommitError):
@@ -62,7 +64,7 @@ class Batch:
             return
         for path, answer in answers.items():
             if isinstance(answer, Refused):
-                self._add_reasons(path, [answer.reason])
+                self._add_reason(path, answer.reason)
                 if answer.final:
                     self._settle(path, Unreachable(path, [answer.reason]))
             elif isinstance(answer, Absent) and answer.definite:
@@ -70,24 +72,32 @@ class Batch:
                 self._settle(path, answer)
             elif isinstance(answer, Absent):
                 self._lacking[path] = answer.suggestions
-                self._add_reasons(path, answer.reasons)
+                for reason in answer.reasons:
+                    self._add_reason(path, reason)
             else:
                 self.showed_the_commit |= answer.proof is not None
                 self._judge(who, path, answer)
 
+    def take_known(self, who: str, ask: Ask) -> None:
+        """Take the files whose blob ids are known; why others are missing, `take` reports later."""
+        files: Wanted = {path: blob for path, blob in self.wanted.items() if blob}
+        with suppress(SourceError, OSError):
+            for path, answer in (ask(files) if files else {}).items():
+                if isinstance(answer, Offered):
+                    self._judge(who, path, answer)
+
     def add_reason(self, reason: str) -> None:
         """Record why a provider delivered nothing, for every path that is still wanted."""
         for path in self.wanted:
-            self._add_reasons(path, [reason])
+            self._add_reason(path, reason)
 
     def give_up(self) -> None:
         """Answer every path that is still wanted with the reasons that were collected."""
         for path, blob in list(self.wanted.items()):
             reasons, suggestions = self._reasons[path], self._lacking.get(path)
             if suggestions is not None and blob is None:
-                self._settle(
-                    path, Absent(path, definite=False, suggestions=suggestions, reasons=reasons)
-                )
+                absent = Absent(path, definite=False, suggestions=suggestions, reasons=reasons)
+                self._settle(path, absent)
             else:
                 self._settle(path, Unreachable(path, reasons, self._disputes.get(path, "")))
 
@@ -97,11 +107,10 @@ class Batch:
         if expected is not None and blob != expected:
             reason = f"{who}: has blob {blob}, the lock has {expected}"
             self._disputes.setdefault(path, reason)
-            self._add_reasons(path, [reason])
+            self._add_reason(path, reason)
         elif expected is None and offered.proof is None:
-            self._add_reasons(
-                path, [f"{who}: names no commit, so it proves only files that the lock knows"]
-            )
+            reason = f"{who}: names no commit, so it proves only files that the lock knows"
+            self._add_reason(path, reason)
         else:
             self._store.put(offered.data)
             self._settle(path, FoundFile(path, blob, offered.data, offered.proof or "wheel", who))
@@ -110,5 +119,15 @@ class Batch:
         self.answers[path] = answer
         del self.wanted[path]
 
-    def _add_reasons(self, path: str, reasons: Iterable[str]) -> None:
-        self._reasons[path] += [reason for reason in reasons if reason not in self._reasons[path]]
+    def _add_reason(self, path: str, reason: str) -> None:
+        if reason not in self._reasons[path]:
+            self._reasons[path].append(reason)
+
+
+def _path_problem(path: str) -> str:
+    """Return why `path` can't name a file of a repository, or ''."""
+    if not path or len(path) > 1024 or _CONTROL.search(path):
+        return "the path is empty, too long, or holds a backslash or a control character"
+    if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
+        return "the path must lead from the repository's root straight to a file"
+    return ""

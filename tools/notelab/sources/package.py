@@ -4,12 +4,26 @@ import ast
 import csv
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from hashlib import sha256
+from pathlib import Path
 
 from notelab.lines import split_lines
-from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
+from notelab.sources.answers import (
+    MAX_FILE_BYTES,
+    Absent,
+    Answers,
+    Offered,
+    Proof,
+    Refused,
+    Source,
+    Wanted,
+)
 from notelab.sources.suggest_paths import suggest_paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _VERSION_FILE = re.compile(r"^[^/]+/version\.py$")
 
@@ -46,6 +60,60 @@ class Package:
         raise NotImplementedError
 
 
+class InstalledPackage(Package):
+    """A distribution installed for this interpreter; files that were edited are refused."""
+
+    forged = "was changed after it was installed"
+
+    def __init__(self, distribution: "Distribution", who: str) -> None:
+        """Read RECORD and nothing else."""
+        super().__init__(who, distribution.read_text("RECORD") or "")
+        self._root = Path(str(distribution.locate_file("")))
+
+    def bytes_of(self, name: str) -> bytes:
+        """Return a file's bytes from the folder that packages are installed in."""
+        place = self._root
+        for part in name.split("/"):
+            place = place / part
+            if part == ".." or place.is_symlink():
+                raise UnreadableMemberError("leads through a symbolic link; not followed")
+        try:
+            with place.open("rb") as stream:
+                data = stream.read(MAX_FILE_BYTES + 1)
+        except OSError as fault:
+            raise UnreadableMemberError(fault.strerror or str(fault)) from None
+        if len(data) > MAX_FILE_BYTES:
+            raise UnreadableMemberError(f"above {MAX_FILE_BYTES:,} bytes; not read")
+        return data
+
+
+def find_installed(source: Source) -> InstalledPackage | str:
+    """Return the installed distribution of exactly the pinned wheel, or why there is none."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    name, _, version = (source.wheel or "").partition("==")
+    who = f"installed {name}"
+    try:
+        installed = distribution(name)
+        installed_version = installed.version
+    except (PackageNotFoundError, ValueError):
+        return f"{who}: not installed"
+    # A local version (2.13.0+cpu) is another build of the same release.
+    if version not in (installed_version, installed_version.partition("+")[0]):
+        return f"{who}: is {installed_version}, the pin is {version}"
+    return InstalledPackage(installed, f"{who} {installed_version}")
+
+
+def offer_installed(source: Source, wanted: Wanted) -> Answers:
+    """Return what the installed distribution holds, if it is exactly the pinned one."""
+    if not source.wheel:
+        return {}
+    installed = find_installed(source)
+    if isinstance(installed, str):
+        return dict.fromkeys(wanted, Refused(installed))
+    return offer(installed, source, wanted)
+
+
 def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     """Return what the package holds of `wanted`.
 
@@ -53,12 +121,10 @@ def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     from and that commit is the pin.
     """
     has_unknown = None in wanted.values()
-    proof: Proof | None = "wheel" if has_unknown and source.commit in _commits(package) else None
-    answers: Answers = {}
-    for path in wanted:
-        if path not in package.names:
-            answers[path] = make_absent(package.who, path, package.names, wanted[path])
-            continue
+    proof: Proof | None = "wheel" if has_unknown and source.commit in commits(package) else None
+    lacking = {path: blob for path, blob in wanted.items() if path not in package.names}
+    answers = make_absent(package.who, package.names, lacking)
+    for path in package.in_order(wanted.keys() - lacking.keys()):
         try:
             answers[path] = Offered(package.read(path), proof)
         except UnreadableMemberError as fault:
@@ -66,27 +132,24 @@ def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     return answers
 
 
-def make_absent(who: str, path: str, names: Collection[str], blob: str | None) -> Absent:
-    """Return that a package lacks a path, with suggestions if the lock doesn't know the path."""
-    suggestions = [] if blob else suggest_paths(path, names)
-    return Absent(
-        path, definite=False, suggestions=suggestions, reasons=[f"{who}: holds no such file"]
-    )
+def make_absent(who: str, names: Collection[str], wanted: Wanted) -> Answers:
+    """Return that a package lacks paths, with suggestions for those that the lock doesn't know."""
+    reasons = [f"{who}: holds no such file"]
+    return {
+        path: Absent(path, False, [] if blob else suggest_paths(path, names), reasons)
+        for path, blob in wanted.items()
+    }
 
 
-def commit_of(package: Package) -> str:
-    """Return the commit that a package says it was built from, or ''."""
-    return next(_commits(package), "")
-
-
-def _commits(package: Package) -> Iterator[str]:
+def commits(package: Package) -> list[str]:
+    """Return the commits that a package says it was built from: one, or none."""
+    built: list[str | None] = []
     for name in filter(_VERSION_FILE.match, package.names):
         try:
-            commit = built_from(package.read(name))
+            built.append(built_from(package.read(name)))
         except UnreadableMemberError:
             continue
-        if commit:
-            yield commit
+    return [commit for commit in built if commit]
 
 
 def built_from(version_file: bytes) -> str | None:
@@ -96,10 +159,10 @@ def built_from(version_file: bytes) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     for statement in body:
-        if not isinstance(statement, ast.Assign | ast.AnnAssign):
-            continue
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        assigns_version = any(isinstance(to, ast.Name) and to.id == "git_version" for to in targets)
-        if assigns_version and isinstance(statement.value, ast.Constant):
-            return statement.value.value if isinstance(statement.value.value, str) else None
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name("git_version")], value=ast.Constant(str(commit)))
+                | ast.AnnAssign(target=ast.Name("git_version"), value=ast.Constant(str(commit)))
+            ):
+                return commit
     return None

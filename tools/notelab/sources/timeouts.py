@@ -1,17 +1,24 @@
 """Runs work in threads, so that a remote that never answers is not waited for."""
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from notelab.sources.answers import SourceError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_PROGRESS_SECONDS = 1.0
 T = TypeVar("T")
 
 
 def start(work: Callable[[], T]) -> "Future[T]":
     """Start `work` in its own daemon thread, which ends with the process at the latest."""
+    from concurrent.futures import Future  # imported late: most checks ask no remote
+
     future: Future[T] = Future()
 
     def run() -> None:
@@ -28,13 +35,13 @@ def start(work: Callable[[], T]) -> "Future[T]":
 
 def run_all(works: Sequence[Callable[[], object]]) -> None:
     """Run all of `works` at the same time; if waiting is interrupted, end their git processes."""
-    from notelab.sources.git.command import end_all
-
     futures = [start(work) for work in works]
     try:
         for future in futures:
             future.result()
     except BaseException:
+        from notelab.sources.git.command import end_all
+
         end_all()
         raise
 
@@ -52,3 +59,15 @@ def run_within(seconds: float, what: str, work: Callable[[], T]) -> T:
         if future.done():  # `work` itself raised TimeoutError
             raise
         raise SourceError(f"{what} gave no complete answer in {seconds:g} s") from None
+
+
+@contextmanager
+def progress_if_slow(report: Callable[[str], None], what: str) -> Iterator[None]:
+    """Report `what` is being done if the block still runs after a second."""
+    timer = threading.Timer(_PROGRESS_SECONDS, report, [what])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

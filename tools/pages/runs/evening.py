@@ -1,9 +1,10 @@
-"""An evening with shardlab: how much code there is, and how deep a collective is called."""
+"""Two evenings with shardlab: how much code there is, and how deep a collective is called."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -25,7 +26,9 @@ from shardlab.layers.linear import RowParallelLinear
 PAGE = "docs/reference/evening"
 SHARDLAB = ROOT / "tools" / "shardlab"
 SETTINGS = TRAIN.with_name("settings.py")
-CORE = ("comm", "grid", "layers", "data_parallel", "fsdp", "pipeline", "training")
+CORE = ("comm", "grid", "layers", "gpt", "data_parallel", "fsdp", "pipeline", "training")
+LINES_AN_HOUR = 700
+LINK = re.compile(r"\]\(\.\./\.\./tools/shardlab/([\w/]+\.py)\)")
 WORDS = read_words("evening")
 
 STEPS = """
@@ -96,16 +99,32 @@ def run_step(world: World) -> None:
     trainer.step(0)
 
 
+def list_parts(language: str) -> dict[str, dict[str, list[str]]]:
+    """Return the files that the page links, relative to shardlab, by evening and by part."""
+    parts: dict[str, dict[str, list[str]]] = {}
+    for evening_text in in_language(PAGE, language).read_text("utf-8").split("\n## ")[1:]:
+        title, *sections = evening_text.split("\n### ")
+        if sections:
+            parts[title.partition("\n")[0]] = {
+                section.partition("\n")[0]: LINK.findall(section) for section in sections
+            }
+    return parts
+
+
+def core_files() -> list[str]:
+    """Return the files of the core, relative to shardlab, without what only passes names on."""
+    return [
+        path.relative_to(SHARDLAB).as_posix()
+        for folder in CORE
+        for path in sorted((SHARDLAB / folder).rglob("*.py"))
+        if "checkpoint" not in path.parts and path.name != "__init__.py"
+    ]
+
+
 @cache
 def numbers() -> dict[str, int]:
     """All that the page prints."""
     linear, train, ran = list_loaded_files()
-    core = [
-        path
-        for room in CORE
-        for path in (SHARDLAB / room).rglob("*.py")
-        if "checkpoint" not in path.parts
-    ]
     return {
         "modules": len(linear),
         "lines": sum(map(count_code_lines, linear)),
@@ -113,21 +132,42 @@ def numbers() -> dict[str, int]:
         "deep": count_frames(run_step),
         "train": len(train),
         "ran": len(ran),
-        "core": sum(map(count_code_lines, core)),
-        "gpt": sum(map(count_code_lines, (SHARDLAB / "gpt").rglob("*.py"))),
+        "core": count_lines(core_files()),
     }
+
+
+def count_lines(files: list[str]) -> int:
+    """Return the number of lines of code of files, given relative to shardlab."""
+    return sum(count_code_lines(SHARDLAB / file) for file in files)
+
+
+def format_count(number: int, language: str) -> str:
+    """Return a number as the language writes it."""
+    return f"{number:,}".replace(",", "," if language == "en" else "\N{NO-BREAK SPACE}")
 
 
 def numbers_table(counts: dict[str, int], language: str) -> str:
     """Return the table of the numbers."""
     words = WORDS[language]
     core = ", ".join(f"`{room}`" for room in CORE)
-    thousands = "," if language == "en" else "\N{NO-BREAK SPACE}"
     rows = [
-        [str(words[name]).format(core), f"{number:,}".replace(",", thousands)]
+        [str(words[name]).format(core), format_count(number, language)]
         for name, number in counts.items()
     ]
     return table(list(words["head"]), "<>", rows)
+
+
+def evenings_table(language: str) -> str:
+    """Count the files and lines of each part, and the hours of each evening."""
+    rows = []
+    for title, parts in list_parts(language).items():
+        for part, files in parts.items():
+            rows.append([part, str(len(files)), format_count(count_lines(files), language), ""])
+        files = [file for files in parts.values() for file in files]
+        lines = count_lines(files)
+        total = [title, str(len(files)), format_count(lines, language)]
+        rows.append([f"**{cell}**" for cell in [*total, f"{lines / LINES_AN_HOUR:.1f}"]])
+    return table(list(WORDS[language]["evenings"]), "<>>>", rows)
 
 
 def render() -> Iterator[tuple[Path, str]]:
@@ -135,4 +175,10 @@ def render() -> Iterator[tuple[Path, str]]:
     counts = numbers()
     for language in LANGUAGES:
         page = in_language(PAGE, language)
-        yield page, fill_blocks(page, {"numbers": numbers_table(counts, language)})
+        yield (
+            page,
+            fill_blocks(
+                page,
+                {"numbers": numbers_table(counts, language), "evenings": evenings_table(language)},
+            ),
+        )

@@ -135,7 +135,7 @@ def _render_false_sentences(since: Since, judged: list[Judged], language: str) -
         for quote, reasons in rows.values():
             link = f"[{_read_title(quote, language)}]({_make_link(quote, language)})"
             # A claims page says something of a claim; its words are not the page's own.
-            link += f" {words['on']}" if quote.anchor else ":"
+            link += f": {words['on']}" if quote.anchor else ":"
             quoted = words["quoted"].format(text=quote.text[language])
             yield f"- **{words[wanted]}** · {link} {quoted} {words['now']}: {'; '.join(reasons)}."
 

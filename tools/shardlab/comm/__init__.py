@@ -8,13 +8,15 @@ argument, so two grids can live in one process and nothing is global.
     point_to_point.py     messages from one rank of an axis to another
     pending.py            a collective that was started, and the errors of collectives
     world.py              joining and leaving a job; groups.py: backends, devices, process groups
+    transport.py          what an axis needs of a link and of a world, as protocols
     torch_link.py         the default link, over torch.distributed
+    consistency_check.py  compares the ranks' calls before each collective, where asked for
     tracing.py            labels for code that counts collectives
     faults.py             which rank failed, and why; host.py: a rank's host and process
     nccl_watchdog.py      the same for collectives on GPUs, where no call on the host fails
     collective_errors.py  raises one rank's error on every rank
 
-The other links are folders of shardlab/links. `World` is imported at its first use, because a
+The other links are in shardlab/links. `World` is imported at its first use, because a
 layer needs `Axis` only.
 """
 

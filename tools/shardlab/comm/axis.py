@@ -19,7 +19,7 @@ from shardlab.comm.pending import CollectiveError, Pending, Rows
 from shardlab.comm.point_to_point import PointToPoint
 
 if TYPE_CHECKING:
-    from shardlab.comm.world import World
+    from shardlab.comm.transport import AxisWorld, Transport
 
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 
@@ -32,10 +32,12 @@ class Axis(PointToPoint):
         ranks: the members' global ranks, in order.
         rank: this rank's index among them.
         size: the number of members.
-        link: what carries its collectives: "torch", or a folder of shardlab/links.
+        link: what carries its collectives: "torch", or a name of `shardlab.links.LINKS`.
     """
 
-    def __init__(self, world: World | None, name: str, ranks: tuple[int, ...], link: str) -> None:
+    def __init__(
+        self, world: AxisWorld | None, name: str, ranks: tuple[int, ...], link: str
+    ) -> None:
         self.name = name
         self.ranks = ranks
         self.size = len(ranks)
@@ -43,9 +45,11 @@ class Axis(PointToPoint):
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
         self._rendezvous_count = 0
-        self._agreement = world.agreement if world and self.size > 1 else None
+        self._check = world.consistency_check if world and self.size > 1 else None
         self._wide = bool(world and world.wide_sums)
-        self._link: Any = world.connect(ranks, link) if world and self.size > 1 else None
+        self._link: Transport | None = None
+        if world and self.size > 1:
+            self._link = world.connect(ranks, link)
 
     @classmethod
     def alone(cls, name: str = "tensor") -> Axis:
@@ -63,7 +67,7 @@ class Axis(PointToPoint):
     @property
     def checks(self) -> bool:
         """Whether the world compares the ranks' collectives first (`World.join(check=True)`)."""
-        return self._agreement is not None
+        return self._check is not None
 
     @property
     def group(self) -> Any:
@@ -76,15 +80,15 @@ class Axis(PointToPoint):
 
     def all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return the sum (max, mean) of every rank's `x`, with the same bits on every rank."""
-        return self.start("all_reduce", x, out=out, op=op, waits_immediately=True).wait()
+        return self.start("all_reduce", x, out=out, op=op).wait()
 
     def all_gather(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Return every rank's `x` [k, …], concatenated in rank order: [n·k, …]."""
-        return self.start("all_gather", x, out=out, waits_immediately=True).wait()
+        return self.start("all_gather", x, out=out).wait()
 
     def reduce_scatter(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
-        return self.start("reduce_scatter", x, out=out, op=op, waits_immediately=True).wait()
+        return self.start("reduce_scatter", x, out=out, op=op).wait()
 
     def all_to_all(self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None) -> Tensor:
         """Send piece j of `x` [n·k, …] to rank j; return the received pieces, in rank order."""
@@ -99,6 +103,7 @@ class Axis(PointToPoint):
         if self.size == 1:
             return
         try:
+            assert self._link
             with tracing.axis(self.name):
                 self._link.barrier()
         except RuntimeError as error:
@@ -107,7 +112,7 @@ class Axis(PointToPoint):
 
     def start(
         self, kind: Kind, x: Tensor, *, out: Tensor | None = None, op: str = "sum",
-        source: int = 0, waits_immediately: bool = False, rows: Rows = None,
+        source: int = 0, rows: Rows = None,
     ) -> Pending:  # fmt: skip
         """Start one of the collectives above; the returned Pending's `wait` gives its result.
 
@@ -118,9 +123,6 @@ class Axis(PointToPoint):
                 and a broadcast work in place.
             op: the reduction: sum, mean or max.
             source: the rank whose `x` is broadcast.
-            waits_immediately: whether this rank calls `wait` before it does anything that another
-                rank may wait for. A link may then leave part of the work to `wait`. The same on
-                every rank.
             rows: rows of an all-to-all: how many go to each rank and how many come from each; by
                 default equal numbers.
 
@@ -148,10 +150,13 @@ class Axis(PointToPoint):
         elif kind == "all_to_all":
             args += (rows,)
         else:
-            args += (op, waits_immediately) if "reduce" in kind else (waits_immediately,)
+            args += (op,) if "reduce" in kind else ()
         try:
-            if self._agreement:
-                self._agreement.check(self, kind, x if rows is None else x[:0], op)
+            if self._check:
+                part = x if rows is None else x[:0]
+                self._check.check(
+                    kind, part, op, place=self._place, ranks=self.ranks, gather=self.gather_small
+                )
             with tracing.axis(self.name):
                 work = getattr(self._link, f"start_{kind}")(*args)
             self._watch_works([work], kind)
@@ -176,7 +181,7 @@ class Axis(PointToPoint):
 
     def agree(self, action: str) -> None:
         """Where the world checks, refuse ranks that are about to do different things."""
-        if self._agreement:
+        if self._check:
             self.require_same(action)
 
     def require_same(self, action: str) -> None:
@@ -212,7 +217,7 @@ class Axis(PointToPoint):
         Raises:
             CollectiveError: a rank wrote another action, or wrote none in time.
         """
-        if self._world is None or self._world.backend == "fake" or self._agreement:
+        if self._world is None or self._world.backend == "fake" or self._check:
             return  # there is no other rank, or each collective is compared before it is sent
         self._rendezvous_count += 1
         key = f"meet/{self._place}/{self._rendezvous_count}"
@@ -231,18 +236,17 @@ class Axis(PointToPoint):
 
     def gather_small(self, x: Tensor, out: Tensor) -> None:
         """All-gather a few CPU numbers, neither checked nor counted: the check itself uses it."""
-        self.start_gather_small(x, out, waits_immediately=True)()
+        self.start_gather_small(x, out)()
 
-    def start_gather_small(
-        self, x: Tensor, out: Tensor, *, waits_immediately: bool = False
-    ) -> Callable[[], None]:
+    def start_gather_small(self, x: Tensor, out: Tensor) -> Callable[[], None]:
         """Start a `gather_small`; return a function that waits for it and fills `out`."""
         if self._world is None or self._world.backend == "fake":  # there is no other rank
             out.view(self.size, -1).copy_(x)
             return lambda: None
+        assert self._link
         with tracing.paused():  # on the device that the link can reach
             gathered, local = out.to(self._link.device), x.to(self._link.device)
-            work = self._link.start_all_gather(local, gathered, waits_immediately)
+            work = self._link.start_all_gather(local, gathered)
 
         def finish() -> None:
             try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -109,20 +107,6 @@ def agree_on_device(
     backend, device_type, remark = choose_backend(gpus, share_gpus=share_gpus)
     device = torch.device("cuda", index) if device_type == "cuda" else torch.device("cpu")
     return backend, device, remark
-
-
-def load_connect(link: str) -> Any:
-    """Return the `connect` function of a folder of shardlab/links, imported by the link's name.
-
-    Raises:
-        ValueError: there is no such link.
-    """
-    folder = Path(__file__).parents[1] / "links"
-    folders = {p.parent.name.replace("_", "-"): p.parent.name for p in folder.glob("*/__init__.py")}
-    if link not in folders:
-        choose = ", ".join(f'"{name}"' for name in ("torch", *sorted(folders)))
-        raise ValueError(f"link {link!r} is not known; choose from {choose}")
-    return import_module(f"shardlab.links.{folders[link]}").connect
 
 
 STARTUP_SECONDS = 60.0  # a process that starts on a busy machine may need this long

@@ -1,4 +1,4 @@
-"""On which host and in which process a rank runs, as ranks tell each other through their store."""
+"""A rank's host, its cores and its process, as ranks tell each other through their store."""
 
 from __future__ import annotations
 
@@ -44,6 +44,13 @@ class ProcessInfo(NamedTuple):
     def same_host(self, peer: ProcessInfo) -> bool:
         """Return whether both processes run on one host."""
         return (self.host, self.boot) == (peer.host, peer.boot)
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def state_of(pid: int) -> str:

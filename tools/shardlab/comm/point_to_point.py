@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
@@ -11,7 +11,8 @@ from shardlab.comm import tracing
 from shardlab.comm.pending import Pending, Work, is_backend_error
 
 if TYPE_CHECKING:
-    from shardlab.comm.world import World
+    from shardlab.comm.consistency_check import ConsistencyCheck
+    from shardlab.comm.transport import AxisWorld, Transport
 
 
 class PointToPoint:
@@ -21,9 +22,9 @@ class PointToPoint:
     ranks: tuple[int, ...]
     size: int
     rank: int
-    _world: World | None
-    _agreement: Any
-    _link: Any
+    _world: AxisWorld | None
+    _check: ConsistencyCheck | None
+    _link: Transport | None
 
     def send(self, x: Tensor, to: int) -> None:
         """Send `x` to rank `to` of this axis; on gloo, returns when the receiver has posted."""
@@ -86,8 +87,8 @@ class PointToPoint:
         ends = (rank, peer_rank) if is_send else (peer_rank, rank)
         try:
             announcement = None
-            if self._agreement:
-                announcement = self._agreement.announce(
+            if self._check:
+                announcement = self._check.announce(
                     self.name, self.ranks, ends, tag, x, is_send=is_send
                 )
             with tracing.axis(self.name):

@@ -1,6 +1,6 @@
 """The default link: torch.distributed's own collectives, gloo between CPUs, NCCL between GPUs.
 
-The other links are folders of shardlab/links, chosen by name.
+The other links are in shardlab/links, chosen by name.
 """
 
 from __future__ import annotations
@@ -41,21 +41,17 @@ class TorchLink:
         self._gloo = backend == "gloo"
         self._timeout = timedelta(seconds=timeout)
 
-    def start_all_reduce(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Work:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         if out is not x:
             out.copy_(x)
         return cast("Work", dist.all_reduce(out, _OPS[op], self.group, async_op=True))
 
-    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor) -> Work:
         """All-gather contiguous `x` into `out`."""
         return cast("Work", ALL_GATHER(out, x, self.group, async_op=True))
 
-    def start_reduce_scatter(
-        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
-    ) -> Work:
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
         return cast("Work", REDUCE_SCATTER(out, x, _OPS[op], self.group, async_op=True))
 

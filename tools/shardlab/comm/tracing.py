@@ -8,7 +8,7 @@ that starts it says so here. Without an active tracer each of these calls costs 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -30,6 +30,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     axis_label = ""
     phase_label = ""
     is_paused = False
+
+    def record(self, op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> None:
+        """Note a collective that `record_as` names."""
 
 
 def active_tracers() -> list[Tracer]:
@@ -55,6 +58,28 @@ def phase(name: str) -> AbstractContextManager[None]:
 def paused() -> AbstractContextManager[None]:
     """Context manager: tracers don't count the collectives inside."""
     return _set_attribute("is_paused", True) if is_tracing() else NO_CONTEXT
+
+
+def record_as(
+    op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype
+) -> AbstractContextManager[None]:
+    """Context manager: tracers record this collective instead of those that run inside.
+
+    Args:
+        op: the collective, as in `shardlab.proofs.collective.Call`.
+        payload: its bytes.
+        ranks: global ranks; (source, destination) for a message.
+        dtype: the dtype of its tensors.
+    """
+    return _record_as(op, payload, ranks, dtype) if is_tracing() else NO_CONTEXT
+
+
+@contextlib.contextmanager
+def _record_as(op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> Iterator[None]:
+    for tracer in active_tracers():
+        tracer.record(op, payload, ranks, dtype)
+    with paused():
+        yield
 
 
 @contextlib.contextmanager

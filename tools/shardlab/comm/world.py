@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -15,6 +14,10 @@ from shardlab.comm import groups, tracing
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import FailureReporter
 from shardlab.comm.torch_link import TorchLink
+
+if TYPE_CHECKING:
+    from shardlab.comm.consistency_check import ConsistencyCheck
+    from shardlab.comm.transport import Transport
 
 
 class World:
@@ -32,7 +35,8 @@ class World:
             one small all-gather, and refuse tensors that differ.
         wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
             backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
-        link: the link of an axis for which none is given: "torch", or a folder of shardlab/links.
+        link: the link of an axis for which none is given: "torch", or a name of
+            `shardlab.links.LINKS`.
 
     Attributes:
         rank: this rank's number.
@@ -42,7 +46,7 @@ class World:
             that is needed to find out which rank is missing.
         failure_reporter: writes and reads the ranks' reports of failures.
         watchdog: names the missing ranks of a collective on GPUs; None on the CPU.
-        agreement: compares the ranks' collectives before they run; None without `check`.
+        consistency_check: compares the ranks' collectives before they run; None without `check`.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class World:
         number = store.add(f"shardlab/worlds/{self.rank}", 1)
         self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
         self._owner = False
-        self._links: dict[str, dict[tuple[int, ...], Any]] = {}
+        self._links: dict[str, dict[tuple[int, ...], Transport]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
         self._groups: dict[tuple[int, ...], Any] = {}
         self.collective_timeout = timeout - groups.grace_period(timeout)
@@ -72,13 +76,14 @@ class World:
         )
         self.watchdog: Any = None
         if self.backend == "nccl":
-            self.watchdog = import_module("shardlab.comm.nccl_watchdog").Watchdog(
-                self.failure_reporter, self.collective_timeout
-            )
-        self.agreement: Any = None
+            from shardlab.comm.nccl_watchdog import Watchdog
+
+            self.watchdog = Watchdog(self.failure_reporter, self.collective_timeout)
+        self.consistency_check: ConsistencyCheck | None = None
         if check and not fake:  # the fake backend has no peers
-            proof = import_module("shardlab.proofs.agreement")
-            self.agreement = proof.Agreement(self._store, self.collective_timeout)
+            from shardlab.comm.consistency_check import ConsistencyCheck
+
+            self.consistency_check = ConsistencyCheck(self._store, self.collective_timeout)
 
     @classmethod
     def join(
@@ -143,11 +148,12 @@ class World:
         Args:
             name: the axis's name in errors and in the ledger.
             ranks: global ranks, in order; this rank must be among them.
-            link: "torch" for the world's backend, or a folder of shardlab/links, such as
+            link: "torch" for the world's backend, or a name of `shardlab.links.LINKS`, such as
                 "shared-memory" for ranks of one host; by default the world's link.
 
         Raises:
-            ValueError: this rank is not among `ranks`, or there is no such link.
+            ValueError: this rank is not among `ranks`, there is no such link, or the link can't
+                carry tensors of the world's device.
         """
         members = tuple(ranks)
         if self.rank not in members:
@@ -158,7 +164,7 @@ class World:
             self._axes[key] = Axis(self, name, members, link)
         return self._axes[key]
 
-    def connect(self, ranks: tuple[int, ...], link: str) -> Any:
+    def connect(self, ranks: tuple[int, ...], link: str) -> Transport:
         """Return the link of an axis over `ranks`; its members make it once."""
         if link == "torch" and self.backend == "gloo" and self.device.type == "cuda":
             link = "staged"  # gloo would take a GPU's address for one of the host
@@ -174,7 +180,10 @@ class World:
                     with tracing.paused():
                         dist.all_reduce(torch.zeros(1, device=self.device), group=group)
             else:
-                links[ranks] = groups.load_connect(link)(self, ranks, links.values())
+                # Imported here, because training over torch's collectives needs no link.
+                from shardlab.links import connect
+
+                links[ranks] = connect(link, self, ranks, links.values())
         return links[ranks]
 
     def store_for(self, name: str, ranks: tuple[int, ...]) -> Any:

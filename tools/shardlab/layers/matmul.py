@@ -91,13 +91,13 @@ class _ColumnParallel(torch.autograd.Function):
         grad_Nf = grad_SBf.reshape(-1, grad_SBf.shape[-1])
         grad_x = grad_weight = grad_bias = None
         if sequence_parallel and needs_weight:  # arrives while dgrad is computed
-            gathering = axis.start("all_gather", x, waits_immediately=True)
+            gathering = axis.start("all_gather", x)
         if needs_x:  # crosses while wgrad is computed
             grad_x = (grad_Nf @ weight_fH).view(*grad_SBf.shape[:-1], weight_fH.shape[1])
             if sequence_parallel:
-                summing = axis.start("reduce_scatter", grad_x, waits_immediately=True)
+                summing = axis.start("reduce_scatter", grad_x)
             else:
-                summing = axis.start("all_reduce", grad_x, out=grad_x, waits_immediately=True)
+                summing = axis.start("all_reduce", grad_x, out=grad_x)
         if needs_weight:
             x_SBH = gathering.wait() if sequence_parallel else x
             grad_weight = _weight_gradient(grad_Nf, x_SBH, ctx.main_grad)
@@ -127,7 +127,7 @@ class _RowParallel(torch.autograd.Function):
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         grad_x = grad_weight = grad_bias = None
         if ctx.sequence_parallel:
-            gathering = ctx.axis.start("all_gather", grad, waits_immediately=True)
+            gathering = ctx.axis.start("all_gather", grad)
         if needs_bias:  # from this rank's rows alone, while the others' arrive
             grad_bias = grad.reshape(-1, grad.shape[-1]).sum(0)
         if ctx.sequence_parallel:

@@ -7,8 +7,8 @@ P, partial: the logical value is the sum over the ranks. The gradient of I is I,
 R and of V is V, so each forward below determines its backward:
 
     function        forward                 backward
-    copy_to         I→R  nothing            P→I  all-reduce
-    reduce_from     P→I  all-reduce         I→R  nothing
+    copy_to (f)     I→R  nothing            P→I  all-reduce
+    reduce_from (g) P→I  all-reduce         I→R  nothing
     scatter_to      I→V  local slice        V→I  all-gather
     gather_from     V→I  all-gather         I→V  local slice
     all_gather      V→R  all-gather         P→V  reduce-scatter
@@ -16,10 +16,10 @@ R and of V is V, so each forward below determines its backward:
     all_to_all      V→V  all-to-all         V→V  all-to-all, back
 
 They are autograd Functions and not modules, because only a Function can define its backward. One
-Function is enough: each operator below starts its collective and passes its backward, which is the
-partner in the table, so that a gradient can be differentiated again. No operator writes into its
-input or into the incoming gradient. On an axis of one rank each is the identity. Megatron's names
-for them are in megatron/core/tensor_parallel/mappings.py.
+Function is enough (`_Pair`, at the end of the file): each operator below starts its collective and
+passes its backward, which is the partner in the table, so that a gradient can be differentiated
+again. No operator writes into its input or into the incoming gradient. On an axis of one rank each
+is the identity. Megatron's names for them are in megatron/core/tensor_parallel/mappings.py.
 """
 
 from __future__ import annotations
@@ -35,50 +35,19 @@ from torch._compile import _disable_dynamo
 
 from shardlab.comm import Axis
 
-Call = tuple[Any, ...]  # a function, and its arguments after the tensor
-
-uncompiled = _disable_dynamo  # compiler.disable, without the import of the compiler
-
-
-# torch.compile's graph breaks here. operator.call is C, so it adds no Python frame.
-_call: Callable[..., Any] = uncompiled(partial(operator.call))
-
-
-def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
-    """Call an autograd Function that communicates, outside of any compiled graph."""
-    result: Tensor = _call(function.apply, *args)
-    return result
-
-
-class _Pair(torch.autograd.Function):
-    """Applies a collective in forward, and another operator of this module to the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, forward: Callable[[Tensor], Tensor], backward: Call) -> Tensor:
-        ctx.backward_call = backward
-        return forward(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        function, *where = ctx.backward_call
-        return function(grad, *where), None, None
-
-
-_pair: Callable[..., Tensor] = partial(_call, _Pair.apply)
-
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
-    """I→R: pass the invariant `x` to uses that differ between ranks; sums their gradients."""
+    """f, I→R: pass the invariant `x` to uses that differ between ranks; sums their gradients."""
     if axis.size == 1:
         return x
     return _pair(x, lambda x: x.view_as(x), (reduce_from, axis))
 
 
 def reduce_from(x: Tensor, axis: Axis) -> Tensor:
-    """P→I: sum the ranks' partial `x`."""
+    """g, P→I: sum the ranks' partial `x`."""
     if axis.size == 1:
         return x
-    summing = _call(axis.start, "all_reduce", x.detach(), waits_immediately=True)
+    summing = _call(axis.start, "all_reduce", x.detach())
     return _pair(x, lambda _: summing.wait(), (copy_to, axis))
 
 
@@ -104,7 +73,7 @@ def all_gather(x: Tensor, axis: Axis) -> Tensor:
     """V→R: concatenate the slices along dim 0 for uses that differ; sums their gradients."""
     if axis.size == 1:
         return x
-    gathering = _call(axis.start, "all_gather", x.detach(), waits_immediately=True)
+    gathering = _call(axis.start, "all_gather", x.detach())
     return _pair(x, lambda _: gathering.wait(), (reduce_scatter, axis))
 
 
@@ -116,7 +85,7 @@ def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
     """
     if axis.size == 1:
         return x
-    summing = _call(axis.start, "reduce_scatter", x.detach(), waits_immediately=True)
+    summing = _call(axis.start, "reduce_scatter", x.detach())
     return _pair(x, lambda _: summing.wait(), (all_gather, axis))
 
 
@@ -161,3 +130,37 @@ def exchange_along(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tenso
     local_slice(x, axis, split_dim)
     pieces = axis.all_to_all(torch.stack(x.chunk(axis.size, split_dim)))
     return torch.cat(pieces.unbind(0), cat_dim)
+
+
+# ---------------------------------------------------------------------- autograd and torch.compile
+
+Call = tuple[Any, ...]  # a function, and its arguments after the tensor
+
+uncompiled = _disable_dynamo  # compiler.disable, without the import of the compiler
+
+
+# torch.compile's graph breaks here. operator.call is C, so it adds no Python frame.
+_call: Callable[..., Any] = uncompiled(partial(operator.call))
+
+
+def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
+    """Call an autograd Function that communicates, outside of any compiled graph."""
+    result: Tensor = _call(function.apply, *args)
+    return result
+
+
+class _Pair(torch.autograd.Function):
+    """Applies a collective in forward, and another operator of this module to the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, forward: Callable[[Tensor], Tensor], backward: Call) -> Tensor:
+        ctx.backward_call = backward
+        return forward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        function, *where = ctx.backward_call
+        return function(grad, *where), None, None
+
+
+_pair: Callable[..., Tensor] = partial(_call, _Pair.apply)

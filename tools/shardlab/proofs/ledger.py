@@ -12,20 +12,19 @@ torch's fake backend. Wrapping the functions of torch.distributed would miss hal
 It counts the collectives that an algorithm *calls*, not the bytes on the wire: gloo's
 reduce-scatter moves as many bytes as an all-reduce, but the ledger counts one reduce-scatter. A
 link that implements a collective by other collectives, or by shared memory, reports the original
-one with `record_as`.
+one with `tracing.record_as`.
 """
 
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from shardlab.comm.tracing import NO_CONTEXT, Tracer, active_tracers, is_tracing, paused
+from shardlab.comm.tracing import Tracer
 from shardlab.layers.engine import inside_backward
 from shardlab.proofs import dispatch_parser
 from shardlab.proofs.collective import Call
@@ -95,6 +94,10 @@ class Ledger(Tracer):
                 self.note(request.op, request.payload, request.ranks, axis, request.dtype)
         return func(*args, **kwargs)
 
+    def record(self, op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> None:
+        """Add the collective that `tracing.record_as` names."""
+        self.note(op, payload, ranks, self.axis_label, dtype)
+
     def note(
         self, op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
     ) -> None:
@@ -156,25 +159,6 @@ class Ledger(Tracer):
             )
             for row in rows
         )
-
-
-def record_as(
-    op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype
-) -> AbstractContextManager[None]:
-    """Context manager: record one collective instead of those that are dispatched inside.
-
-    Without a ledger it costs almost nothing.
-    """
-    return _record_as(op, payload, ranks, dtype) if is_tracing() else NO_CONTEXT
-
-
-@contextlib.contextmanager
-def _record_as(op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> Iterator[None]:
-    for observer in active_tracers():
-        if isinstance(observer, Ledger):
-            observer.note(op, payload, ranks, observer.axis_label, dtype)
-    with paused():
-        yield
 
 
 def _is_wrapper_subclass(kind: type) -> bool:

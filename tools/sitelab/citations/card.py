@@ -1,7 +1,7 @@
 """Renders a citation's card: the cited lines, highlighted, with their file and their source.
 
 Each card is an HTML file of its own, which the page fetches when a reader points at the citation.
-The cited text is untrusted: pygments escapes it, and everything else goes through `escape`.
+The cited text is untrusted: pygments escapes it, and the template escapes everything else.
 """
 
 from functools import lru_cache
@@ -15,35 +15,10 @@ from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
 from sitelab.citations.resolved import CONTEXT, ResolvedCitation
-from sitelab.citations.visible_text import make_line_visible, make_visible
+from sitelab.citations.visible_text import make_line_visible
+from sitelab.rendering import load_words, render
 
 MOST_LINES = 60  # cited lines that a card shows; the longest citation of our notes has 35
-WORDS = {
-    "en": {
-        "line": "line {0}",
-        "lines": "lines {0}–{1}",
-        "in": "in",
-        "cut": "{0} more cited lines are left out.",
-        "cut-one": "1 more cited line is left out.",
-        "origin": "Cited from {source} at commit {commit}",
-        "licence": "licence {0}",
-        "open": "Open at its source",
-        "copy": "Copy link",
-        "copied": "Copied",
-    },
-    "es": {
-        "line": "línea {0}",
-        "lines": "líneas {0}–{1}",
-        "in": "en",
-        "cut": "Se omiten otras {0} líneas citadas.",
-        "cut-one": "Se omite otra línea citada.",
-        "origin": "Citado de {source}, commit {commit}",
-        "licence": "licencia {0}",
-        "open": "Abrir en su origen",
-        "copy": "Copiar enlace",
-        "copied": "Copiado",
-    },
-}
 
 
 def select_line_numbers(citation: ResolvedCitation) -> range:
@@ -73,67 +48,16 @@ def make_file_name(citation: ResolvedCitation, language: str) -> str:
 def describe_lines(citation: ResolvedCitation, language: str) -> str:
     """Return which lines are cited, in words."""
     key = "line" if citation.first == citation.last else "lines"
-    return WORDS[language][key].format(citation.first, citation.last)
+    return load_words(language)["citation"][key].format(citation.first, citation.last)
 
 
 def render_card(citation: ResolvedCitation, language: str) -> str:
     """Return the card's HTML; `citation.text` must not be None."""
-    words = WORDS[language]
-    lines = describe_lines(citation, language)
-    links = _render_links(citation.permalink, words)
-    symbol = f" {words['in']} <code>{_escape(citation.symbol)}</code>" if citation.symbol else ""
-    release = f" ({_escape(citation.release)})" if citation.release else ""
-    origin = words["origin"].format(
-        source=_escape(citation.source),
-        commit=f"<code>{escape(citation.commit[:12])}</code>{release}",
-    )
-    licence = f", {words['licence'].format(_escape(citation.licence))}" if citation.licence else ""
-    rendered_lines = "".join(
-        _render_line(number, line, is_cited=citation.first <= number <= citation.last)
-        for number, line in _highlight_lines(citation).items()
-    )
-    return (
-        f'<p class="citation-place"><b>{_escape(citation.path)}</b> · {lines}{symbol}</p>'
-        f'<div class="highlight"><pre tabindex="0"><code>{rendered_lines}</code></pre></div>'
-        f"{_render_cut(citation, language)}"
-        f'<p class="citation-origin">{origin}{licence}. {links}</p>'
-    )
-
-
-def _escape(value: str) -> str:
-    return escape(make_visible(value))
-
-
-def _render_line(number: int, html: str, *, is_cited: bool) -> str:
-    around = "" if is_cited else " citation-around"
-    return f'<span class="citation-line{around}" data-line="{number}">{html}\n</span>'
-
-
-def _render_cut(citation: ResolvedCitation, language: str) -> str:
-    """Return a line that counts the omitted lines and links the source, "" if none is omitted."""
-    count, words = _count_omitted(citation), WORDS[language]
-    if not count:
-        return ""
-    number = f"{count:,}" if language == "en" else f"{count:,}".replace(",", ".")
-    sentence = words["cut-one"] if count == 1 else words["cut"].format(number)
-    link = f" {_render_source_link(citation.permalink, words)}" if citation.permalink else ""
-    return f'<p class="citation-cut">{sentence}{link}</p>'
-
-
-def _render_source_link(permalink: str, words: dict[str, str]) -> str:
-    return f'<a href="{escape(permalink)}" rel="noopener">{words["open"]}</a>'
-
-
-def _render_links(permalink: str, words: dict[str, str]) -> str:
-    """Return a link to the source and a button, which citations.js shows if it can copy."""
-    if not permalink:
-        return ""
-    address = escape(permalink)
-    return (
-        f"{_render_source_link(permalink, words)} "
-        f'<button type="button" class="citation-copy" hidden data-copy="{address}" '
-        f'data-done="{words["copied"]}">{words["copy"]}</button>'
-    )
+    words, omitted = load_words(language)["citation"], _count_omitted(citation)
+    number = f"{omitted:,}" if language == "en" else f"{omitted:,}".replace(",", ".")
+    cut = words["cut-one"] if omitted == 1 else words["cut"].format(number) if omitted else ""
+    place, lines = describe_lines(citation, language), _highlight_lines(citation)
+    return render("card", words, citation=citation, place=place, lines=lines, cut=cut)
 
 
 def _highlight_lines(citation: ResolvedCitation) -> dict[int, str]:

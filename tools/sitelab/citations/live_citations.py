@@ -73,12 +73,6 @@ def make_mark(html: str) -> str:
     return sha256(html.encode()).hexdigest()[:32]
 
 
-def hide_forged_cards(output: str, mark: str) -> str:
-    """Return a whole page with a style that hides each card without the page's mark."""
-    rule = f'.citation-card:not([data-mark="{mark}"]){{display:none!important}}'
-    return output.replace("</head>", f"<style>{rule}</style></head>", 1)
-
-
 def _find_citation(
     element: Element, citations: dict[str, ResolvedCitation]
 ) -> ResolvedCitation | None:

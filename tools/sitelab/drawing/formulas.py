@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable
-from html import escape
 
 from markupsafe import Markup
 
 from sitelab.katex import RenderedFormula
 from sitelab.pages.tree import Element
+from sitelab.rendering import load_words
 
-FOLDER = "assets/katex"
-ERROR_WORDS = {"en": "This formula can't be drawn", "es": "Esta fórmula no se puede dibujar"}
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
 _PUNCTUATION = re.compile(r"[,.;:!?)»”]*")  # of a sentence, or of a part of it
 
@@ -44,7 +42,7 @@ def draw_formulas(
 
 
 def _render_error(tag: str, tex: str, error: str, language: str) -> Element:
-    why = f" {ERROR_WORDS[language]}: {error}"
+    why = f" {load_words(language)['formula']['error']}: {error}"
     return Element(tag, {"class": "formula-error"}, [Element("code", {}, [tex]), why])
 
 
@@ -63,16 +61,3 @@ def _render_with_punctuation(
         return formula
     nodes[index + 1] = after[end.end() :]
     return Element("span", {"class": "formula-end"}, [formula, end[0]])
-
-
-def add_style_sheet(output: str, base: str) -> str:
-    """Return a whole page with KaTeX's style sheet if the page has a formula.
-
-    Args:
-        output: the page.
-        base: the relative path from the page to the site's root.
-    """
-    if '<span class="katex' not in output:
-        return output
-    link = f'<link rel="stylesheet" href="{escape(base)}/{FOLDER}/katex.min.css">'
-    return output.replace("</head>", f"{link}</head>", 1)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from shardlab.proofs.collective import SENT, Call
 from shardlab.proofs.formulas.seconds import STEPS, seconds, steps
-from sitelab.figures import controls, quantities
-from sitelab.figures.embed import Figure, render_template
+from sitelab.figures import quantities
+from sitelab.figures.embed import Figure, make_control, render_template
 
 RESULT = "experiments/35-allreduce-costs/results/reference.json"
 LINKS = ("gloo", "shared-memory")
@@ -115,16 +115,13 @@ def _make_controls(
     links = [*((name, words[name]) for name in preset_names), ("own", words["own"])]
     bytes_each = [(value, quantities.format_binary(value)) for value in PAYLOADS]
     return [
-        controls.make_choice("op", words["op"], [(value, words[value]) for value in STEPS], op),
-        controls.make_choice("preset", words["preset"], links, preset),
-        controls.make_slider(
-            "ranks", words["ranks"], [(value, str(value)) for value in RANKS], ranks
-        ),
-        controls.make_slider("payload", words["payload"], bytes_each, payload),
-        controls.make_number_field("base", words["base"], constants.base, least=0, step="any"),
-        controls.make_number_field("hop", words["hop"], constants.hop, least=0, step="any"),
-        controls.make_number_field(
-            "bandwidth", words["bandwidth"], constants.bandwidth, least=0, step="any"
+        make_control("choice", "op", words, op, options=[(name, words[name]) for name in STEPS]),
+        make_control("choice", "preset", words, preset, options=links),
+        make_control("slider", "ranks", words, ranks, options=[(n, str(n)) for n in RANKS]),
+        make_control("slider", "payload", words, payload, options=bytes_each),
+        *(
+            make_control("number", name, words, value, least=0, step="any")
+            for name, value in constants._asdict().items()
         ),
     ]
 

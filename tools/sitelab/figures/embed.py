@@ -1,27 +1,16 @@
 """Embeds figures: replaces each mark in a page by a picture and the data for its script."""
 
-import json
-import tomllib
 from collections.abc import Callable
-from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from mkdocs.utils import get_relative_url
 
 from sitelab.pages.tree import Element
+from sitelab.rendering import load_words, render
 
 SCRIPTS = "assets/javascripts/figures"
 _MARK = "figure-"
-
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
-    autoescape=True,
-    undefined=StrictUndefined,
-)
 
 
 class Figure(NamedTuple):
@@ -41,20 +30,23 @@ class Figure(NamedTuple):
 Maker = Callable[[dict[str, str], Path], Figure]
 
 
-@cache
-def load_words(language: str) -> dict[str, dict[str, str]]:
-    """Return the words of a language, by figure and key."""
-    text = (Path(__file__).parent / "words.toml").read_text("utf-8")
-    return {
-        figure: {key: translations[language] for key, translations in entries.items()}
-        for figure, entries in tomllib.loads(text).items()
-    }
-
-
 def render_template(figure: str, words: dict[str, str], **values: Any) -> str:
     """Return the HTML of a figure's template, with its lines joined."""
-    lines = _TEMPLATES.get_template(f"{figure}.html.jinja").render(values, words=words).splitlines()
-    return "".join(line.strip() for line in lines)
+    return "".join(line.strip() for line in render(figure, words, **values).splitlines())
+
+
+def make_control(kind: str, name: str, words: dict[str, str], at: object, **more: Any) -> Any:
+    """Return the description of a control, from which the page's script makes it.
+
+    Args:
+        kind: "choice" (from a list) and "slider", which have `options`, values with their labels;
+            "number", of `least` or more in steps of `step` ("any" allows fractions); or "tick".
+        name: of the value, and of its label in `words`.
+        words: of the page's language.
+        at: the value that is shown first.
+        more: what the kind has besides.
+    """
+    return {"name": name, "label": words[name], "kind": kind, "at": at, **more}
 
 
 def embed_figures(
@@ -81,26 +73,9 @@ def embed_figures(
             unknown.append(name)
             return None
         words = load_words(language)["controls"] | load_words(language)[name]
-        return [Markup(_wrap_figure(name, makers[name](words, root), words, url))]  # noqa: S704
+        figure, scripts = makers[name](words, root), get_relative_url(f"{SCRIPTS}/", url)
+        values = {"name": name, "picture": figure.html, "data": figure.data, "scripts": scripts}
+        return [render("figure", words, **values)]
 
     page.replace(replace_mark)
     return unknown
-
-
-def _wrap_figure(name: str, figure: Figure, words: dict[str, str], url: str) -> str:
-    caption = f"<figcaption>{escape(words['caption'])}</figcaption>"
-    opening_tag = (
-        f'<figure class="play" id="figure-{name}" data-figure="{name}" data-search-exclude>'
-    )
-    if figure.data is None:
-        return f"{opening_tag}{figure.html}{caption}</figure>"
-    # `<` is escaped, so that nothing in the data can end the element early.
-    data = json.dumps({**figure.data, "words": words}, separators=(",", ":")).replace(
-        "<", "\\u003c"
-    )
-    scripts = "".join(
-        f'<script defer src="{escape(get_relative_url(f"{SCRIPTS}/{file}.js", url))}"></script>'
-        for file in ("figures", name)
-    )
-    data_script = f'<script type="application/json">{data}</script>'
-    return f"{opening_tag}{figure.html}{caption}{data_script}</figure>{scripts}"

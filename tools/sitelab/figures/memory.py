@@ -6,8 +6,8 @@ from typing import Any
 
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, Term
-from sitelab.figures import controls, quantities
-from sitelab.figures.embed import Figure, render_template
+from sitelab.figures import quantities
+from sitelab.figures.embed import Figure, make_control, render_template
 
 KINDS = ("weight", "gradient", "optimizer", "activation")
 # Korthikanti et al., table 3, on GPUs of 80 GB; and the workbook's own small model.
@@ -65,28 +65,24 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
     model, plan = MODELS[INITIAL]
     sizes = asdict(model) | asdict(plan)
     names = [(name, words.get(f"model-{name}", name)) for name in MODELS]
-    model_choice = [controls.make_choice("model", words["model"], names, INITIAL)]
     dims = ("layers", "hidden", "heads", "sequence", "vocabulary", "micro_batch", "micro_batches")
     ranks = ("tensor", "context", "stages", "chunks", "data")
     experts = ("experts", "top_k", "expert")
     numbers = [
-        controls.make_number_field(
-            name, words[name], sizes[name], least=0 if name == "experts" else 1
-        )
+        make_control("number", name, words, sizes[name], least=int(name != "experts"), step=1)
         for name in (*dims, *ranks, *experts)
     ]
     zero = [(stage, words[f"zero-{stage}"]) for stage in range(4)]
     recompute = [(option, words[f"recompute-{option}"]) for option in memory.RECOMPUTE]
     recipes = [(option, words[f"recipe-{option}"]) for option in memory.RECIPES]
     return [
-        *model_choice, *numbers,
-        controls.make_checkbox(
-            "sequence_parallel", words["sequence_parallel"], plan.sequence_parallel
-        ),
-        controls.make_choice("recompute", words["recompute"], recompute, plan.recompute),
-        controls.make_choice("zero", words["zero"], zero, plan.zero),
-        controls.make_choice("recipe", words["recipe"], recipes, plan.recipe),
-    ]  # fmt: skip
+        make_control("choice", "model", words, INITIAL, options=names),
+        *numbers,
+        make_control("tick", "sequence_parallel", words, plan.sequence_parallel),
+        make_control("choice", "recompute", words, plan.recompute, options=recompute),
+        make_control("choice", "zero", words, plan.zero, options=zero),
+        make_control("choice", "recipe", words, plan.recipe, options=recipes),
+    ]
 
 
 def row_key(line: memory.MemoryLine) -> str:

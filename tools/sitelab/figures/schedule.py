@@ -15,8 +15,8 @@ from shardlab.pipeline.action import (
 )
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
-from sitelab.figures import controls, quantities
-from sitelab.figures.embed import Figure, render_template
+from sitelab.figures import quantities
+from sitelab.figures.embed import Figure, make_control, render_template
 
 # The arguments of `by_name`: the kind, and the chunks of a stage.
 KINDS = {
@@ -81,11 +81,9 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
     return {
         "schedules": actions,
         "controls": [
-            controls.make_choice(
-                "kind", words["kind"], [(value, words[value]) for value in KINDS], kind
-            ),
+            make_control("choice", "kind", words, kind, options=[(k, words[k]) for k in KINDS]),
             *(
-                controls.make_slider(key, words[key], [(value, str(value)) for value in values], at)
+                make_control("slider", key, words, at, options=[(n, str(n)) for n in values])
                 for key, (values, at) in sliders.items()
             ),
         ],

@@ -1,5 +1,6 @@
 """The figure of a recorded step: each rank's computation and its collectives, on one clock."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ from markupsafe import Markup, escape
 
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, render_template
-from sitelab.pages.nonbreaking_options import make_options_nonbreaking
+from sitelab.pages.line_breaks import make_options_nonbreaking
 from sitelab.pages.tree import Element
 
 MEASURED = "docs/measured/step-trace.json"
 PHASES = {"forward": "f", "backward": "b", "update": "gradient"}
+MOST_TICKS = 8  # of the time axis: their labels fit on a narrow screen
 # A rank's spans of a kind: start and end in µs, and the name.
 Spans = list[tuple[float, float, str]]
 
@@ -41,6 +43,23 @@ def latest_end(ranks: list[dict[str, Spans]]) -> float:
     return max(b for rank in ranks for spans in rank.values() for _, b, _ in spans)
 
 
+def place_ticks(end: float) -> list[tuple[str, float]]:
+    """Return the label and the place in percent of each tick from 0 to `end`, which is in µs.
+
+    The ticks are 1, 2 or 5 times a power of ten apart, so close that there are at most MOST_TICKS.
+    """
+    step = next(
+        factor * 10.0**power
+        for power in itertools.count()
+        for factor in (1, 2, 5)
+        if end // (factor * 10**power) < MOST_TICKS
+    )
+    return [
+        (f"{n * step / 1000:g} ms" if n else "0", 100 * n * step / end)
+        for n in range(int(end // step) + 1)
+    ]
+
+
 def _render(record: dict[str, Any], words: dict[str, str]) -> str:
     ranks, end = record["ranks"], latest_end(record["ranks"])
     rows: list[tuple[str, list[str]]] = []
@@ -64,7 +83,14 @@ def _render(record: dict[str, Any], words: dict[str, str]) -> str:
     make_options_nonbreaking(command)
     sentence = escape(words["made"]).format(**facts, command=Markup(command.html()))  # noqa: S704
     return render_template(
-        "trace", words, ranks=ranks, end=end, phases=PHASES, rows=rows, made=sentence
+        "trace",
+        words,
+        ranks=ranks,
+        end=end,
+        ticks=place_ticks(end),
+        phases=PHASES,
+        rows=rows,
+        made=sentence,
     )
 
 

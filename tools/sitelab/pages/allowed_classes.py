@@ -23,7 +23,7 @@ _HINTS = {
     *("abstract", "bug", "danger", "example", "failure", "info", "note", "quote", "success"),
     *("tip", "warning"),
 }
-# The bench's own pages of results and claims use these (`bench_pages`).
+# The bench's own pages of results and claims use these, and no page of another lab.
 _JUDGED = {
     *("asked", "claims", "holds", "holds-only-if", "not-measurable-here", "refuted", "rows"),
     *("stale", "too-strong", "verdict"),
@@ -31,6 +31,21 @@ _JUDGED = {
 _NAMES = _EXTENSIONS | _PARTS | _HINTS | {*STANDARD_TYPES.values()} - {""}
 # A fence's language, its tokens, and the API's parts as mkdocstrings names them.
 _FORMS = re.compile(r"language-[\w+-]+|(?:l-Scalar|p-Indicator)[\w-]*|doc(?:-[a-z-]+)?")
+
+
+_LAB = "experiments/35-allreduce-costs"
+_BENCH_PAGE = re.compile(rf"{_LAB}/(?:results/local/)?(?:CLAIMS|RESULTS)(?:\.es)?\.md")
+
+
+def is_bench_page(uri: str) -> bool:
+    """Return whether the bench writes the page with this path in the site.
+
+    >>> is_bench_page("experiments/35-allreduce-costs/CLAIMS.es.md")
+    True
+    >>> is_bench_page("experiments/99-a-draft/CLAIMS.md")
+    False
+    """
+    return _BENCH_PAGE.fullmatch(uri) is not None
 
 
 def filter_classes(value: str, *, judged: bool = False) -> str | None:

@@ -46,11 +46,3 @@ def derive_base(url: str) -> str:
         return ""
     path = match[2].removesuffix("/").removesuffix(".git")
     return f"https://{match[1]}/{quote(path)}/{_HOSTS[match[1]]}/main/"
-
-
-def make_address(base: str, root: Path, file: Path) -> str | None:
-    """Return the address to edit `file`, or None if it isn't known."""
-    resolved = file.resolve()
-    if not base or not resolved.is_relative_to(root.resolve()):
-        return None
-    return base + quote(resolved.relative_to(root.resolve()).as_posix())

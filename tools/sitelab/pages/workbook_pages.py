@@ -1,7 +1,8 @@
 """Finds the workbook's own pages, notes and solutions, which are outside mkdocs's docs folder.
 
 A note is in `experiments/LAB/` and a solution in `solutions/`, so that a code host shows them next
-to the files that they belong to. In the site each has the same path.
+to the files that they belong to. In the site each has the same path. The kernels' source is
+published too, since pages link to it.
 """
 
 import logging
@@ -11,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from notelab.sources.answers import SourceError
 from notelab.sources.git.command import GitCommand
 
-FOLDERS = ("experiments", "solutions")
+FOLDERS = ("experiments", "solutions", "tools/shardlab")
 CHANGELOG = "CHANGELOG.md"  # at the root, and only in English, as release notes are
 # Types that are published besides pages: a browser runs none of them. An SVG is cleaned.
 PICTURES = {".avif", ".gif", ".jpeg", ".jpg", ".png", ".svg", ".webp"}

@@ -1,1 +1,1 @@
-"""The theme's own: its templates, its search, and what has to be mended in what it writes."""
+"""The theme: what the site changes in Material's templates, its search and its server."""

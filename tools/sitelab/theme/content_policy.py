@@ -7,7 +7,7 @@ are read from the theme's templates and never from the page.
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,28 +25,27 @@ _PLACEHOLDER = re.compile(r"\{\{.*?\}\}")
 _ADDRESS = r"[\w./-]*"  # the theme fills a script's braces with the path to the site's root
 
 
-class ContentPolicy:
-    """The policy of a theme's pages.
+@cache
+def _theme_scripts(folders: tuple[str, ...]) -> re.Pattern[str]:
+    templates = (file for folder in folders for file in Path(folder).rglob("*.html"))
+    scripts = {script for file in templates for script in _SCRIPT.findall(file.read_text("utf-8"))}
+    forms = (_ADDRESS.join(map(re.escape, _PLACEHOLDER.split(script))) for script in scripts)
+    return re.compile("|".join(forms), re.DOTALL)
+
+
+def add_policy(output: str, folders: tuple[str, ...]) -> str:
+    """Return a whole page with its policy at the top of its head, before any script.
 
     Args:
+        output: the page.
         folders: the folders of the theme's templates.
     """
-
-    def __init__(self, folders: Iterable[str]) -> None:
-        templates = (file for folder in folders for file in Path(folder).rglob("*.html"))
-        scripts = {script for file in templates for script in _SCRIPT.findall(file.read_text())}
-        forms = (_ADDRESS.join(map(re.escape, _PLACEHOLDER.split(script))) for script in scripts)
-        self._theme_scripts = re.compile("|".join(forms), re.DOTALL)
-
-    def add_policy(self, output: str) -> str:
-        """Return a whole page with the policy at the top of its head, before any script."""
-        theme_scripts = (
-            script for script in _SCRIPT.findall(output) if self._theme_scripts.fullmatch(script)
-        )
-        hashes = "".join(f" {hash_script(script)}" for script in dict.fromkeys(theme_scripts))
-        policy = POLICY.format(hashes=hashes)
-        meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        return output.replace("<head>", f"<head>{meta}", 1)
+    allowed = _theme_scripts(folders)
+    scripts = filter(allowed.fullmatch, _SCRIPT.findall(output))
+    hashes = "".join(f" {hash_script(script)}" for script in dict.fromkeys(scripts))
+    policy = POLICY.format(hashes=hashes)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    return output.replace("<head>", f"<head>{meta}", 1)
 
 
 def hash_script(script: str) -> str:

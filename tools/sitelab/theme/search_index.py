@@ -20,15 +20,17 @@ _SOURCES = (["mermaid"], ["language-text", "highlight"])
 
 
 def hide_from_search(page: Element) -> None:
-    """Hide the source of diagrams, the output of commands and numbers from the search.
+    """Hide diagrams' source, commands' output, numbers and answers to labs from the search.
 
-    If the numbers of a table have anchors, as in the results, all of its rows are hidden.
+    If the numbers of a table have anchors, as in the results, all of its rows are hidden. Answers
+    to a lab are in `<details class="answers">`.
     """
     for element in page.descendants():
         source = element.tag == "div" and element.classes in _SOURCES
         number = element.tag == "td" and element.attributes.get("style") == "text-align:right"
         rows = element.tag == "tbody" and any(_is_anchor(cell) for cell in element.descendants())
-        if source or number or rows:
+        answers = element.tag == "details" and element.classes[:1] == ["answers"]
+        if source or number or rows or answers:
             element.attributes["data-search-exclude"] = "1"
 
 
@@ -68,8 +70,3 @@ def _write(path: Path, index: dict[str, object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
     path.write_text(text, encoding="utf-8")
-
-
-def rebase(html: str, base: str, language_base: str) -> str:
-    """Make a page's search look below `language_base` instead of `base`; both are relative."""
-    return html.replace(f'"base": {json.dumps(base)}', f'"base": {json.dumps(language_base)}', 1)

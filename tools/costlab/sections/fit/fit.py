@@ -22,9 +22,8 @@ import numpy as np
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import median_ci
-from costlab.sections.fit.interval import interval
 from costlab.sections.fit.link_model import delays
-from costlab.sections.fit.piecewise import LEAST, Curve, one_line, piecewise
+from costlab.sections.fit.piecewise import LEAST, Curve, interval, one_line, piecewise
 from costlab.sections.plan import Plan
 from costlab.sections.timed import derived
 

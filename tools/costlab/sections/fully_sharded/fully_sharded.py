@@ -36,7 +36,7 @@ from costlab.record.settings import Settings
 from costlab.record.statistics import percentile
 from costlab.sections import sweep_check
 from costlab.sections.breakdown import replay, watched
-from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
+from costlab.sections.fully_sharded import footprint, largest, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.null_axis import SilentAxis
 from costlab.sections.plan import Plan
@@ -147,7 +147,7 @@ def hidden_share(world: World, hidden: int, count: int) -> Iterator[Item]:
     while not watch.enough(count):
         with watch.round():
             spans = next(steps)
-        hidden_shares.append(overlap.hidden_share(spans))
+        hidden_shares.append(timeline.hidden_share(spans))
         yield f"hidden {hidden}: timeline {watch.clean} of {count}"
     yield watch.load(count // 2)
     stacked = torch.tensor(hidden_shares, dtype=torch.float64, device=world.device)

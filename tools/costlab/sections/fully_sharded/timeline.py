@@ -4,7 +4,7 @@
 is each collective from its start to the arrival of its last message. A span of communication above
 a span of compute is hidden; above a gap it is not. It is one step of one run, taken after some
 untimed ones: a picture, not a statistic. A result keeps the spans as metrics, so that a figure can
-be drawn again from the file.
+be drawn again from the file. `hidden_share` says how much of the communication is hidden.
 """
 
 import time
@@ -184,3 +184,34 @@ def _on_gpu(world: World, hidden: int) -> Iterator[list[Span]]:
                 begin, end = event.time_range.start / 1e6, event.time_range.end / 1e6
                 spans.append(Span(f"rank {world.rank} {track}", event.name, begin, end))
         yield spans
+
+
+def hidden_share(spans: Iterable[Span]) -> float:
+    """The share of a rank's time with a collective under way in which it computed, too; 0 to 1.
+
+    Raises:
+        ValueError: no collective was under way at all.
+    """
+    ordered = sorted((span.start_s, span.end_s, span.track) for span in spans)
+    under_way = _union([s[:2] for s in ordered if s[2].endswith("communication")])
+    computing = _union([s[:2] for s in ordered if s[2].endswith("compute")])
+    total = sum(end - begin for begin, end in under_way)
+    if not total:
+        raise ValueError("no collective was under way in this step")
+    both = sum(
+        max(0.0, min(transfer[1], computation[1]) - max(transfer[0], computation[0]))
+        for transfer in under_way
+        for computation in computing
+    )
+    return both / total
+
+
+def _union(ascending: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Intervals as few that don't touch."""
+    few: list[tuple[float, float]] = []
+    for begin, end in ascending:
+        if few and begin <= few[-1][1]:
+            few[-1] = (few[-1][0], max(few[-1][1], end))
+        else:
+            few.append((begin, end))
+    return few

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from shardlab.comm import Axis, Pending, World
 from shardlab.comm.axis import Kind
-from shardlab.links.fast_gloo.relay import Relay
 
 
 class WatchedAxis(Axis):
@@ -84,7 +83,7 @@ class _UnderWay(Pending):
 
 def _works(work: Any) -> list[Any]:
     """torch's works behind one of ours; none for shared memory's."""
-    if work is None or isinstance(work, Relay):  # a relay ends within its wait
+    if work is None:
         return []
-    parts = getattr(work, "_works", [work])  # an Exchange has one for each peer
+    parts = getattr(work, "_works", [work])  # an exchange has one or one for each peer
     return [part for part in parts if isinstance(part, torch.distributed.Work)]

@@ -45,8 +45,8 @@ from costlab.sections.sweep_check import Calls
 from costlab.sections.tensor_parallel.crossover import crossover
 from costlab.sections.tensor_parallel.tp_metrics import Times, metrics
 from shardlab.comm import Axis, World
+from shardlab.comm.host import count_cores
 from shardlab.gpt.model import GPTConfig
-from shardlab.links.shared_memory.waiting import count_cores
 
 # What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}

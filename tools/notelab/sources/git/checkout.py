@@ -5,28 +5,22 @@ from shlex import quote
 from shutil import rmtree
 from tempfile import mkdtemp
 
-from notelab.sources.answers import Source, SourceError
+from notelab.sources.answers import Source, SourceError, is_commit
 from notelab.sources.git import tree as git_tree
-from notelab.sources.git.command import GitCommand
-from notelab.sources.git.mirror import find_git_dir
+from notelab.sources.git.command import NETWORK, GitCommand, find_git_dir
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.git.url import check_url
 
 _SECONDS = 1800  # a whole tree can be hundreds of megabytes
 
 
-def is_checked_out(source: Source, directory: Path) -> bool:
-    """Tell whether `directory` already is a clone at the source's pin.
-
-    Raises:
-        SourceError: it is, but some of its files were changed.
-    """
+def _is_checked_out(source: Source, directory: Path) -> bool:
+    """Tell whether `directory` already is a clone at the source's pin, with its files unchanged."""
     git_dir = directory / ".git"
     if not git_dir.is_dir():
         return False
     git = GitCommand(git_dir, work_tree=directory)
-    head = git.run("rev-parse", "--verify", "HEAD")
-    if head.out.decode("ascii", "replace").strip() != source.commit:
+    if git.run("rev-parse", "--verify", "HEAD").text != source.commit:
         return False
     changed = git.run("diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "HEAD")
     if names := changed.out.decode("utf-8", "replace").split("\0")[:-1]:
@@ -38,13 +32,19 @@ def is_checked_out(source: Source, directory: Path) -> bool:
     return True
 
 
-def check_out(source: Source, directory: Path, mirror: Path | None, *, offline: bool) -> None:
+def check_out(source: Source, directory: Path, mirror: Path | None, *, offline: bool) -> bool:
     """Make `directory` a clone of the pinned commit, from the mirror or the remote.
 
+    Return False if it already is one.
+
     Raises:
-        SourceError: the folder is not empty, or no provider has the whole tree; then the folder
-            is left as it was.
+        SourceError: the folder is not empty or was changed, or no provider has the whole tree;
+            then the folder is left as it was.
     """
+    if not is_commit(source.commit):
+        raise SourceError(f"{source.name} has no usable pin")
+    if _is_checked_out(source, directory):
+        return False
     if directory.is_symlink() or (
         directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     ):
@@ -66,6 +66,7 @@ def check_out(source: Source, directory: Path, mirror: Path | None, *, offline: 
         scratch.rename(directory)
     finally:
         rmtree(scratch, ignore_errors=True)
+    return True
 
 
 def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -> None:
@@ -74,15 +75,19 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
         raise SourceError(f"{folder}: {init.why()}")
     git_dir = folder / ".git"
     local_git = GitCommand(git_dir)
-    local_git.run("config", "remote.origin.url", source.url)
-    local_git.run("config", "core.symlinks", "false")
-    local_git.run("config", "advice.detachedHead", "false")
-    reasons = [_fetch_from_mirror(git_dir, mirror, source.commit)] if mirror else []
+    for key, value in (("remote.origin.url", source.url), ("core.symlinks", "false")):
+        local_git.run("config", key, value)
+    reasons: list[str] = []
+    if mirror and (clone := find_git_dir(mirror)):
+        # With a bare path instead of file://, git would link the clone's objects and alternates.
+        reasons.append(_fetch(GitCommand(git_dir, "file"), clone.as_uri(), source.commit))
+    elif mirror:
+        reasons.append(f"mirror {mirror}: no git repository")
     if not git_tree.has_commit(local_git, source.commit) and not offline:
-        git = GitCommand(git_dir, "https:ssh:file")
         try:
-            HostProbe().check(source.url, git)
-            reasons.append(_fetch(git, "origin", source.commit))
+            HostProbe().check(source.url)
+            (git_dir / "shallow.lock").unlink(missing_ok=True)  # of a fetch that was ended
+            reasons.append(_fetch(GitCommand(git_dir, NETWORK), "origin", source.commit))
         except SourceError as fault:
             reasons.append(str(fault))
     if not git_tree.has_commit(local_git, source.commit):
@@ -98,18 +103,8 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
         raise SourceError(f"{source.name} could not be checked out: {checkout.why()}")
 
 
-def _fetch_from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:
-    git_dir_of_mirror = find_git_dir(mirror)
-    if git_dir_of_mirror is None:
-        return f"mirror {mirror}: no git repository"
-    # With a bare path instead of file://, git would link the clone's objects and alternates.
-    return _fetch(GitCommand(git_dir, "file"), git_dir_of_mirror.as_uri(), commit)
-
-
 def _fetch(git: GitCommand, remote: str, commit: str) -> str:
     """Fetch the commit with its whole tree; return '', or why that failed."""
-    assert git.git_dir is not None
-    (git.git_dir / "shallow.lock").unlink(missing_ok=True)
     options = ("--quiet", "--no-tags", "--depth=1", "--no-write-fetch-head")
     ran = git.run("fetch", *options, "--", remote, commit, timeout=_SECONDS)
     return ran.why() if ran.status else ""

@@ -2,16 +2,18 @@
 
 import os
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import msgspec
 
+from notelab.errors import NotelabError
 from notelab.lines import split_lines
 from notelab.sources.answers import SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from git import Git
 
 # Every command switches off what a repository's configuration could make git run.
 _QUIET = (
@@ -29,27 +31,26 @@ _QUIET = (
     "protocol.allow=never",
     "protocol.version=2",
 )
+_OPTIONS = ["--literal-pathspecs", "--no-pager", *(o for each in _QUIET for o in ("-c", each))]
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS": "",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
 # Variables by which a hook describes *its* repository (git rev-parse --local-env-vars).
 _HANDED_DOWN = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_GRAFT_FILE",
-    "GIT_INDEX_FILE",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_QUARANTINE_PATH",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT"),
+    *("GIT_CONFIG_PARAMETERS", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE"),
+    *("GIT_SHALLOW_FILE", "GIT_WORK_TREE"),
 )
-_SPAWNING = threading.Lock()  # these variables are removed for the whole process
+_NO_PROTOCOL = "none"  # no transport of this name exists
+NETWORK = "https:ssh:file"
 _RUNNING: "set[subprocess.Popen[bytes]]" = set()
-NO_PROTOCOL = "none"  # no transport of this name exists
 
 
 class GitResult(msgspec.Struct, frozen=True):
@@ -58,6 +59,11 @@ class GitResult(msgspec.Struct, frozen=True):
     status: int
     out: bytes
     error: str
+
+    @property
+    def text(self) -> str:
+        """Return the output as text, without white space around it."""
+        return self.out.decode("utf-8", "replace").strip()
 
     def why(self) -> str:
         """Return git's error message in one line."""
@@ -72,115 +78,118 @@ class GitCommand:
     Args:
         git_dir: the repository; because it is named, git doesn't check its owner. None if there is
             no repository yet.
-        protocols: the allowed transports, joined by ':'; with `NO_PROTOCOL` git fetches nothing,
-            not even objects that a partial clone lacks.
+        protocols: the allowed transports; by default git fetches nothing, not even objects that a
+            partial clone lacks.
         work_tree: the working tree, for commands that need one.
     """
 
     def __init__(
-        self, git_dir: Path | None, protocols: str = NO_PROTOCOL, work_tree: Path | None = None
+        self, git_dir: Path | None, protocols: str = _NO_PROTOCOL, work_tree: Path | None = None
     ) -> None:
         """Bind the command; nothing runs yet."""
         # git runs inside that folder, where a relative path would lead elsewhere.
         self.git_dir = git_dir and git_dir.absolute()
-        self.work_tree = work_tree and work_tree.absolute()
-        self._protocols = protocols
+        self._work_tree = work_tree and work_tree.absolute()
+        self._environment = {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": protocols}
+        if protocols == _NO_PROTOCOL:
+            self._environment["GIT_NO_LAZY_FETCH"] = "1"
+        if "GIT_SSH_COMMAND" not in os.environ and "GIT_SSH" not in os.environ:
+            self._environment["GIT_SSH_COMMAND"] = "ssh -oBatchMode=yes -oConnectTimeout=10"
 
     def run(self, *arguments: str, stdin: bytes = b"", timeout: float = 60) -> GitResult:
-        """Run git and return how it ended.
-
-        Args:
-            arguments: the subcommand and its arguments.
-            stdin: the standard input.
-            timeout: the number of seconds after which git is terminated.
+        """Run git and return how it ended; after `timeout` seconds it is ended.
 
         Raises:
             SourceError: git is not installed.
         """
-        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-        import git
-
-        with TemporaryFile() as input_file:
-            input_file.write(stdin)
-            input_file.seek(0)
-            try:
-                with _SPAWNING, _without_git_environment():
-                    running = git.Git(self.work_tree or self.git_dir).execute(
-                        ["git", *self._options(), *arguments],
-                        istream=input_file,
-                        as_process=True,
-                        env=self._environment(),
-                    )
-            except git.GitCommandNotFound:
-                raise SourceError("git is not installed", hint="install git ≥ 2.30") from None
-            process = running.proc
-            assert process is not None
-            return _wait_for(process, timeout)
-
-    def _options(self) -> list[str]:
-        options = ["--literal-pathspecs", "--no-pager"]
-        for setting in _QUIET:
-            options += ["-c", setting]
+        command = ["git", *_OPTIONS]
         if self.git_dir:
-            options.append(f"--git-dir={self.git_dir}")
-        if self.work_tree:
-            options.append(f"--work-tree={self.work_tree}")
-        return options
+            command += ["-C", str(self._work_tree or self.git_dir), f"--git-dir={self.git_dir}"]
+        if self._work_tree:
+            command.append(f"--work-tree={self._work_tree}")
+        environment = {k: v for k, v in os.environ.items() if k not in _HANDED_DOWN}
+        try:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**environment, **self._environment},
+            )
+        except FileNotFoundError:
+            raise SourceError("git is not installed", hint="install git ≥ 2.30") from None
+        with process:
+            _RUNNING.add(process)
+            try:
+                out, error = process.communicate(stdin, timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return GitResult(-1, b"", f"error: git gave no answer in {timeout:g} s")
+            except BaseException:
+                process.terminate()  # git then removes its lock files
+                raise
+            finally:
+                _RUNNING.discard(process)
+        return GitResult(process.returncode, out, error.decode("utf-8", "replace"))
 
-    def _environment(self) -> dict[str, str]:
-        environment = {
-            "GIT_ALLOW_PROTOCOL": self._protocols,
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ASKPASS": "",
-            "SSH_ASKPASS": "",
-            "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "LC_ALL": "C",
-        }
-        if self._protocols == NO_PROTOCOL:
-            environment["GIT_NO_LAZY_FETCH"] = "1"
-        if "GIT_SSH_COMMAND" not in os.environ and "GIT_SSH" not in os.environ:
-            environment["GIT_SSH_COMMAND"] = "ssh -oBatchMode=yes -oConnectTimeout=10"
-        return environment
+    def open_batch(self) -> "Git":
+        """Return GitPython's git, which reads one object after another from one `git cat-file`.
 
+        Its `Repo` isn't used, because it reads the repository's configuration by itself.
+        """
+        for name in _HANDED_DOWN:  # GitPython can't remove a variable for its processes alone
+            os.environ.pop(name, None)
+        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+        from git import Git
 
-@contextmanager
-def _without_git_environment() -> Iterator[None]:
-    """Remove a hook's variables: GitPython can add to an environment, but not remove from it."""
-    removed = {name: os.environ.pop(name) for name in _HANDED_DOWN if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(removed)
+        batch = Git(str(self.git_dir))
+        batch.set_persistent_git_options(git_dir=str(self.git_dir), c=list(_QUIET))
+        batch.update_environment(**self._environment)
+        return batch
 
 
 def end_all() -> None:
-    """Terminate every git process, because the threads that started them are abandoned."""
+    """End every git process, because the threads that started them are abandoned."""
     for process in list(_RUNNING):
         process.terminate()
 
 
-def _wait_for(process: "subprocess.Popen[bytes]", timeout: float) -> GitResult:
-    """Wait for git; if the wait is interrupted, terminate git and let it clean up."""
-    _RUNNING.add(process)
+def find_git_dir(folder: Path) -> Path | None:
+    """Return the git directory of a clone, a linked worktree or a bare clone, or None."""
+    inner, gitdir = folder / ".git", "gitdir:"
     try:
-        out, error = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        return GitResult(-1, b"", f"error: git gave no answer in {timeout:g} s")
-    except BaseException:
-        _end(process)
-        raise
-    finally:
-        _RUNNING.discard(process)
-    return GitResult(process.returncode, out, error.decode("utf-8", "replace"))
+        if inner.is_file() and inner.stat().st_size < 4096:
+            text = inner.read_text("utf-8", "replace").strip()
+            if not text.startswith(gitdir):
+                return None
+            inner = folder / text.removeprefix(gitdir).strip()
+        for candidate in (inner, folder):
+            if (candidate / "HEAD").exists():
+                return candidate.resolve()
+    except OSError:
+        pass
+    return None
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.communicate(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def open_clone(folder: Path) -> GitCommand | None:
+    """Return git for the clone in a folder, or None if there is none."""
+    git_dir = find_git_dir(folder)
+    return GitCommand(git_dir) if git_dir else None
+
+
+def list_uncommitted(root: Path, paths: Iterable[Path]) -> list[str] | None:
+    """Return the files that are changed, staged, untracked or ignored; None without a repository.
+
+    Raises:
+        NotelabError: git fails.
+    """
+    git_dir = find_git_dir(root)
+    if git_dir is None:
+        return None
+    ran = GitCommand(git_dir, work_tree=root).run(
+        *("status", "--porcelain", "-z", "--untracked-files=all", "--ignored", "--"),
+        *(path.relative_to(root).as_posix() for path in paths),
+    )
+    if ran.status:
+        raise NotelabError(f"git can't say what is committed: {ran.why()}")
+    return [entry[3:] for entry in ran.out.decode("utf-8", "replace").split("\0") if entry]

@@ -1,65 +1,66 @@
-"""Fetches from a source's remote: the pinned commit, its trees and the requested files only."""
+"""Fetches from a source's remote: the pinned commit with its trees, and the requested files."""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 
-from filelock import FileLock
-
 from notelab.lines import split_lines
 from notelab.sources.answers import (
     Answers,
-    Refused,
     Source,
     SourceError,
+    TagCommit,
     UnknownCommitError,
     Wanted,
     is_commit,
 )
 from notelab.sources.git import tree as git_tree
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.command import NETWORK, GitCommand
 from notelab.sources.git.probe import HostProbe
-from notelab.sources.git.url import check_url, endpoint, redact
+from notelab.sources.git.url import check_url, endpoint, host_of
+from notelab.sources.store import Store
 
-_TRANSPORTS = "https:ssh:file"
 _RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}$")
 _NO_SUCH = re.compile(r"not our ref|couldn't find remote ref|bad object")
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SECONDS = 300  # for one fetch; a stalled connection is dropped much sooner
+_CONFIG = """\
+[core]
+	repositoryformatversion = 1
+	bare = true
+[remote "origin"]
+	url = "{url}"
+	promisor = true
+	partialclonefilter = blob:none
+[extensions]
+	partialclone = origin
+"""
 
 
 class Remote:
-    """Asks the remotes of sources; each has a bare partial repository below `root`."""
+    """The remotes of sources; each has a bare partial repository beside the store's files."""
 
-    def __init__(self, root: Path) -> None:
-        """Remember the folder; nothing is created or asked yet."""
-        self._root = root / "git"
+    def __init__(self, store: Store) -> None:
+        """Remember the store; nothing is created or asked yet."""
+        self._store, self._root = store, store.root / "git"
         self._probe = HostProbe()
-        self.tags: dict[
-            tuple[str, str], str
-        ] = {}  # by url and release: what remotes answered in this run
+        # By url and release: what remotes answered in this run.
+        self._tags: dict[tuple[str, str | None], TagCommit] = {}
 
-    def probe(self, url: str) -> None:
-        """Find out whether the host of `url` answers; each host is asked once, for ten seconds.
-
-        Raises:
-            SourceError: it doesn't answer, or git isn't allowed to use such an address.
-        """
-        check_url(url)
-        self._probe.check(url, GitCommand(None, _TRANSPORTS))
-
-    def is_available_offline(self, source: Source) -> bool:
+    def has(self, source: Source) -> bool:
         """Tell whether the commit was fetched before or is on disk, so no network is needed."""
-        check_url(source.url)
-        place = self._root / f"{_key(source.url)}.git"
-        return endpoint(source.url) is None or (
-            place.is_dir() and git_tree.has_commit(GitCommand(place), source.commit)
-        )
+        with suppress(SourceError):
+            check_url(source.url)
+            place = self._place(source.url)
+            return endpoint(source.url) is None or (
+                place.is_dir() and git_tree.has_commit(GitCommand(place), source.commit)
+            )
+        return False
 
     def offer(self, source: Source, wanted: Wanted) -> Answers:
         """Return what the pinned commit has at the wanted paths.
@@ -67,79 +68,44 @@ class Remote:
         Raises:
             SourceError: the remote can't be reached, or it refuses to send the commit.
         """
-        paths = list(wanted)
-        with self.repository(source.url) as git:
-            who = f"git {host_of(source.url)}"
-            local = GitCommand(git.git_dir)
-            if git_tree.has_commit(local, source.commit):
-                answers = git_tree.read(local, source.commit, paths, who)
-                if not any(
-                    isinstance(answer, Refused) and not answer.final for answer in answers.values()
-                ):
-                    return answers
-            self.fetch_commit(git, source)
-            # If the host has gone since the last check, git would wait for minutes.
-            self._probe.check(source.url, git)
-            with suppress(SourceError):  # the files may be fetched all the same
+        with self._asking(source), self._repository(source.url) as git:
+            is_new = not git_tree.has_commit(git, source.commit)
+            if is_new:
+                self._fetch_commit(git, source)
+            missing = _list_missing(git, source.commit, wanted)
+            if missing:
+                self._probe.check(source.url)
+                _fetch_blobs(git, missing)
+            if is_new or missing:
+                with suppress(SourceError):  # the files were fetched all the same
+                    self._ask_for_tag(git, source)
+            return git_tree.read(git, source.commit, wanted, f"git {host_of(source.url)}")
+
+    def tag(self, source: Source) -> TagCommit | None:
+        """Return the commit that the source's release tag names, asked for once in this run.
+
+        The result is None if the remote can't be asked.
+        """
+        if (source.url, source.release) not in self._tags:
+            with suppress(SourceError), self._asking(source), self._repository(source.url) as git:
+                self._probe.check(source.url)
                 self._ask_for_tag(git, source)
-            entries = git_tree.list_entries(git, source.commit, paths)
-            if isinstance(entries, dict):
-                files = {blob for mode, blob in entries.values() if mode.startswith("100")}
-                _fetch_blobs(git, local, files)
-            return git_tree.read(git, source.commit, paths, who)
+        return self._tags.get((source.url, source.release))
 
-    def fetch_commit(self, git: GitCommand, source: Source) -> None:
-        """Fetch the pinned commit into the cache repository `git` if it isn't there.
-
-        Raises:
-            SourceError: the remote can't be reached, or it refuses to send the commit.
-        """
-        local = GitCommand(git.git_dir)
-        if git_tree.has_commit(local, source.commit):
-            return
-        self._probe.check(source.url, git)
-        refs = [source.commit]
-        if source.release and _RELEASE.match(source.release) and ".." not in source.release:
-            # Some servers send only commits that a ref names; these have the release's tag.
-            refs.append(f"refs/tags/{source.release}")
-        why = ""
-        for ref in refs:
-            for narrowing in ("--filter=tree:0", "--no-filter"):
-                ran = git.run(*_FETCH, "--depth=1", narrowing, "origin", ref, timeout=_SECONDS)
-                if ran.status == 0 and git_tree.has_commit(local, source.commit):
-                    return
-                why = why or ran.why()
-        if _NO_SUCH.search(why):
-            raise UnknownCommitError(f"{host_of(source.url)} has no commit {source.commit[:12]}")
-        raise SourceError(f"{host_of(source.url)} refuses commit {source.commit[:12]}: {why}")
-
-    def list_refs(self, url: str, *patterns: str) -> list[tuple[str, str]]:
-        """Return the remote's matching refs with their ids; a name with '^{}' is a peeled tag.
+    def list_refs(self, url: str, *patterns: str) -> dict[str, str]:
+        """Return the ids of the remote's matching refs; a name with '^{}' is a peeled tag.
 
         Raises:
             SourceError: the remote can't be asked.
         """
-        with self.repository(url) as git:
-            self._probe.check(url, git)
-            return _list_refs(git, url, patterns)
+        with self._repository(url) as git:
+            self._probe.check(url)
+            return _list_refs(git, url, *patterns)
 
-    def ask_for_tag(self, source: Source) -> None:
-        """Ask the remote which commit the source's release tag names, and put it into `tags`.
-
-        Raises:
-            SourceError: the remote can't be asked.
-        """
-        with self.repository(source.url) as git:
-            self._probe.check(source.url, git)
-            self._ask_for_tag(git, source)
-
-    def _ask_for_tag(self, git: GitCommand, source: Source) -> None:
-        release = source.release or ""
-        if not _RELEASE.match(release) or ".." in release:
-            return
-        name = f"refs/tags/{release}"
-        refs = dict(_list_refs(git, source.url, (name, f"{name}^{{}}")))
-        self.tags[source.url, release] = refs.get(f"{name}^{{}}", refs.get(name, ""))
+    def replace_tag(self, url: str, name: str, commit: str) -> None:
+        """Store the commit that a tag names now, if an earlier answer is stored."""
+        if self._store.get_answer("tag", TagCommit, url, name):
+            self._store.put_answer("tag", TagCommit(commit, f"git {host_of(url)}"), url, name)
 
     def peel(self, url: str, identity: str) -> str:
         """Return the commit that the object with a full id leads to on the remote.
@@ -147,20 +113,64 @@ class Remote:
         Raises:
             SourceError: the remote can't be asked, or has no such commit.
         """
-        with self.repository(url) as git:
-            self.fetch_commit(git, Source(name="", url=url, commit=identity))
-            ran = GitCommand(git.git_dir).run("rev-parse", f"{identity}^{{commit}}")
-        return ran.out.decode().strip()
+        with self._repository(url) as git:
+            if not git_tree.has_commit(git, identity):
+                self._fetch_commit(git, Source(name="", url=url, commit=identity))
+            return git.run("rev-parse", f"{identity}^{{commit}}").text
+
+    def _fetch_commit(self, git: GitCommand, source: Source) -> None:
+        """Fetch the pinned commit; some servers send only commits that a ref names."""
+        self._probe.check(source.url)
+        refs, why = [source.commit], ""
+        if source.release and _is_plain(source.release):
+            refs.append(f"refs/tags/{source.release}")
+        for ref in refs:
+            for narrowing in ("--filter=blob:none", "--no-filter"):
+                options = (*_FETCH, "--depth=1", narrowing, "origin", ref)
+                ran = _with_network(git).run(*options, timeout=_SECONDS)
+                if ran.status == 0 and git_tree.has_commit(git, source.commit):
+                    return
+                why = why or ran.why()
+                if ran.status < 0:  # git took too long, or was ended
+                    raise SourceError(f"{host_of(source.url)}: {ran.why()}")
+        if _NO_SUCH.search(why):
+            raise UnknownCommitError(f"{host_of(source.url)} has no commit {source.commit[:12]}")
+        raise SourceError(f"{host_of(source.url)} refuses commit {source.commit[:12]}: {why}")
+
+    def _ask_for_tag(self, git: GitCommand, source: Source) -> None:
+        if source.release is None or not _is_plain(source.release):
+            return
+        name = f"refs/tags/{source.release}"
+        refs = _list_refs(git, source.url, name, f"{name}^{{}}")
+        tag = TagCommit(refs.get(f"{name}^{{}}", refs.get(name, "")), f"git {host_of(source.url)}")
+        self._tags[source.url, source.release] = tag
+        self._store.put_answer("tag", tag, source.url, source.release)
 
     @contextmanager
-    def repository(self, url: str) -> Iterator[GitCommand]:
-        """Open the cache repository of `url`, locked; a temporary one if the store is read-only.
+    def _asking(self, source: Source) -> Iterator[None]:
+        """Don't ask a host that failed some minutes ago; remember whether it fails now."""
+        whom = ("git", source.url, source.commit)
+        if failure := self._store.get_failure(*whom):
+            raise SourceError(failure)
+        try:
+            yield
+        except UnknownCommitError:
+            raise
+        except SourceError as fault:
+            self._store.put_failure(str(fault), *whom)
+            raise
+        self._store.put_failure("", *whom)
 
-        Raises:
-            SourceError: git isn't allowed to use such an address.
-        """
+    def _place(self, url: str) -> Path:
+        return self._root / f"{sha256(url.encode()).hexdigest()}.git"
+
+    @contextmanager
+    def _repository(self, url: str) -> Iterator[GitCommand]:
+        """Open the cache repository of `url`, locked; a temporary one if the store is read-only."""
+        from filelock import FileLock
+
         check_url(url)
-        key = _key(url)
+        place = self._place(url)
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             writable = os.access(self._root, os.W_OK)
@@ -168,73 +178,66 @@ class Remote:
             writable = False
         if not writable:
             with TemporaryDirectory(prefix="shardbook-") as folder:
-                yield _open_repository(Path(folder) / f"{key}.git", url)
+                yield _open_repository(Path(folder) / place.name, url)
             return
-        with FileLock(self._root / f"{key}.lock"):  # the system releases it when the process ends
-            yield _open_repository(self._root / f"{key}.git", url)
+        with FileLock(place.with_suffix(".lock")):  # the system releases it when the process ends
+            yield _open_repository(place, url)
 
 
-def _list_refs(git: GitCommand, url: str, patterns: Sequence[str]) -> list[tuple[str, str]]:
-    ran = git.run("ls-remote", "--", "origin", *patterns, timeout=120)
+def _is_plain(release: str) -> bool:
+    return bool(_RELEASE.match(release)) and ".." not in release
+
+
+def _with_network(git: GitCommand) -> GitCommand:
+    return GitCommand(git.git_dir, NETWORK)
+
+
+def _list_refs(git: GitCommand, url: str, *patterns: str) -> dict[str, str]:
+    ran = _with_network(git).run("ls-remote", "--", "origin", *patterns, timeout=120)
     if ran.status:
         raise SourceError(f"{host_of(url)} can't be asked: {ran.why()}")
-    lines = [line.partition("\t") for line in split_lines(ran.out.decode("utf-8", "replace"))]
-    return [(name, identity) for identity, _, name in lines if is_commit(identity)]
+    lines = [line.partition("\t") for line in split_lines(ran.text)]
+    return {name: identity for identity, _, name in lines if is_commit(identity)}
 
 
-def _key(url: str) -> str:
-    return sha256(url.encode()).hexdigest()
+def _list_missing(git: GitCommand, commit: str, wanted: Wanted) -> list[str]:
+    """Return the ids of the wanted regular files whose contents the repository lacks."""
+    entries = git_tree.list_entries(git, commit, wanted).values()
+    blobs = {blob for mode, blob in entries if mode.startswith(git_tree.REGULAR)}
+    # Listed all at once: git would look for a missing object on the remote.
+    listed = git.run("cat-file", "--batch-all-objects", "--batch-check=%(objectname)", timeout=300)
+    return sorted(blobs - set(split_lines(listed.text)))
 
 
-def host_of(url: str) -> str:
-    """Return how reasons name a remote: by its host, or by its path on disk."""
-    place = endpoint(url)
-    return place[0] if place else redact(url)
+def _fetch_blobs(git: GitCommand, blobs: list[str]) -> None:
+    """Fetch blobs at once; git by itself would fetch them one by one."""
+    _with_network(git).run(
+        *("-c", "fetch.negotiationAlgorithm=noop", *_FETCH),
+        *("--filter=blob:none", "--stdin", "origin"),
+        stdin="".join(f"{blob}\n" for blob in blobs).encode(),
+        timeout=_SECONDS,
+    )
 
 
 def _open_repository(place: Path, url: str) -> GitCommand:
-    git = GitCommand(place, _TRANSPORTS)
+    """Return the repository at `place`; a damaged one, or one of an older kind, is made again."""
+    git, config = GitCommand(place), _CONFIG.format(url=re.sub(r'(["\\])', r"\\\1", url))
     if place.is_dir():
         # We hold the lock, so any lock file of git was left by a fetch that was terminated.
         for stale in ("shallow.lock", "config.lock", "HEAD.lock", "packed-refs.lock"):
             (place / stale).unlink(missing_ok=True)
-        sound = GitCommand(place).run("config", "--get", "remote.origin.url")
-        if sound.status == 0 and sound.out.decode("utf-8", "replace").strip() == url:
-            return git
+        with suppress(OSError):
+            if (place / "config").read_text("utf-8", "replace") == config:
+                return git
         rmtree(place, ignore_errors=True)
-    _create_repository(place, url)
-    return git
-
-
-def _create_repository(place: Path, url: str) -> None:
-    """Create the repository under another name and rename it when it is complete."""
+    # It is made under another name and renamed when it is complete.
     scratch = Path(mkdtemp(prefix=".new-", dir=place.parent))
     try:
         init = GitCommand(None).run("init", "--quiet", "--bare", "--template=", "--", str(scratch))
         if init.status:
             raise SourceError(f"{place}: no repository could be made there: {init.why()}")
-        git = GitCommand(scratch)
-        for key, value in (
-            ("remote.origin.url", url),
-            ("remote.origin.promisor", "true"),
-            ("remote.origin.partialclonefilter", "tree:0"),
-            ("core.repositoryformatversion", "1"),
-            ("extensions.partialclone", "origin"),
-        ):
-            git.run("config", key, value)
+        (scratch / "config").write_text(config, "utf-8")
         scratch.rename(place)
     finally:
         rmtree(scratch, ignore_errors=True)
-
-
-def _fetch_blobs(git: GitCommand, local: GitCommand, blobs: set[str]) -> None:
-    """Fetch all missing blobs at once; git by itself would fetch them one by one."""
-    sizes, _ = git_tree.read_sizes(local, blobs)
-    missing = "".join(f"{blob}\n" for blob in sorted(blobs - sizes.keys())).encode()
-    if missing:
-        git.run(
-            *("-c", "fetch.negotiationAlgorithm=noop", *_FETCH),
-            *("--filter=blob:none", "--stdin", "origin"),
-            stdin=missing,
-            timeout=_SECONDS,
-        )
+    return git

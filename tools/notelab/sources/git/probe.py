@@ -4,8 +4,8 @@ import os
 import socket
 
 from notelab.sources.answers import SourceError
-from notelab.sources.git.command import GitCommand
-from notelab.sources.git.url import endpoint
+from notelab.sources.git.command import NETWORK, GitCommand
+from notelab.sources.git.url import check_url, endpoint
 from notelab.sources.timeouts import run_within
 
 _SECONDS = 10
@@ -22,20 +22,21 @@ class HostProbe:
         """Start with no host known."""
         self._known: dict[tuple[str, int], str] = {}
 
-    def check(self, url: str, git: GitCommand) -> None:
+    def check(self, url: str) -> None:
         """Connect to the host of `url`, after git's settings have rewritten the address.
 
         With a proxy or a command of the user's own, no connection is tried.
 
         Raises:
-            SourceError: it can't be reached.
+            SourceError: it can't be reached, or git isn't allowed to use such an address.
         """
-        rewritten = git.run("ls-remote", "--get-url", "--", url)
-        where = rewritten.out.decode("utf-8", "replace").strip() if not rewritten.status else ""
-        place = endpoint(where or url)
+        check_url(url)
+        git = GitCommand(None, NETWORK)
+        where = git.run("ls-remote", "--get-url", "--", url).text or url
+        place = endpoint(where)
         if place is None or any(map(os.environ.get, _OWN_WAYS)):
             return
-        if git.run("config", "--get-urlmatch", "http.proxy", where or url).status == 0:
+        if git.run("config", "--get-urlmatch", "http.proxy", where).status == 0:
             return
         if place not in self._known:
             self._known[place] = _connect(*place)

@@ -48,3 +48,9 @@ def endpoint(url: str) -> tuple[str, int] | None:
 def redact(url: str) -> str:
     """Return `url` without password or token, shortened to fit in a line."""
     return re.sub(r"//[^/@]*@", "//", url)[:120]
+
+
+def host_of(url: str) -> str:
+    """Return how reasons name a remote: by its host, or by its path on disk."""
+    place = endpoint(url)
+    return place[0] if place else redact(url)

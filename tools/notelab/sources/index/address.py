@@ -3,17 +3,18 @@
 import logging
 import os
 import re
-from concurrent.futures import as_completed
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import msgspec
 
 from notelab.sources.answers import SourceError
 from notelab.sources.index.settings import Settings
-from notelab.sources.timeouts import start
+from notelab.sources.timeouts import run_within
 
-_SECONDS = 60  # for all indexes together
+_SECONDS = 60  # for one index
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FAMILIAR = ("-none-any.whl", "x86_64.whl")
 
@@ -31,6 +32,11 @@ class Address(msgspec.Struct, frozen=True):
         return urlsplit(self.url).scheme == "file"
 
     @property
+    def place(self) -> Path:
+        """Return the path of a wheel on this machine."""
+        return Path(url2pathname(urlsplit(self.url).path))
+
+    @property
     def is_sensitive(self) -> bool:
         """Tell whether the address may hold a secret or expire, so that it must not be cached."""
         parts = urlsplit(self.url)
@@ -40,8 +46,7 @@ class Address(msgspec.Struct, frozen=True):
 def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> Address:
     """Return the address of a wheel of `requirement` (`name==version`).
 
-    The wheel is only read, so one for another platform will do. All indexes are asked at the same
-    time.
+    The wheel is only read, so one for another platform will do.
 
     Args:
         requirement: the distribution and its version.
@@ -52,34 +57,26 @@ def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> A
     Raises:
         SourceError: no index has such a wheel, or no index could be asked.
     """
-    list_wheels = partial(_list_wheels, requirement, settings)
-    indexes = [*settings.indexes, *([""] if settings.public else [])]
-    futures = [start(partial(list_wheels, index=index)) for index in indexes]
-    futures += [start(partial(list_wheels, folder=folder)) for folder in settings.find_links]
+    places = [*settings.indexes, *([""] if settings.public else []), *settings.find_links]
     addresses: list[Address] = []
     reasons: list[str] = []
-    try:
-        for done in as_completed(futures, _SECONDS):
-            try:
-                addresses += done.result()
-            except SourceError as fault:
-                reasons.append(str(fault))
-            if any(each.file == preferred and each.sha256 == sha256 for each in addresses):
-                break
-    except TimeoutError:
-        reasons.append(f"an index gave no complete answer in {_SECONDS} s")
+    for number, place in enumerate(places):
+        is_index = number < len(places) - len(settings.find_links)
+        listing = partial(_list_wheels, requirement, settings, place, is_index=is_index)
+        try:
+            addresses += run_within(_SECONDS, "an index", listing)
+        except SourceError as fault:
+            reasons.append(str(fault))
+        if any(each.file == preferred and each.sha256 == sha256 for each in addresses):
+            break
     if not addresses:
-        nothing_found = (
-            "no index is set" if not futures else f"no index has a wheel of {requirement}"
-        )
-        why = [*dict.fromkeys(reasons), *([settings.remark] if settings.remark else [])]
-        raise SourceError("; ".join(why if reasons else [nothing_found, *why]))
-    preferred_addresses = [each for each in addresses if each.file == preferred]
-    if preferred_addresses:
-        return next(
-            (each for each in preferred_addresses if each.sha256 == sha256), preferred_addresses[0]
-        )
-    return min(addresses, key=_rank)
+        nothing = f"no index has a wheel of {requirement}" if places else "no index is set"
+        why = list(dict.fromkeys(filter(None, [*reasons, settings.remark])))
+        raise SourceError("; ".join(why if reasons else [nothing, *why]))
+    named = [each for each in addresses if each.file == preferred]
+    return next(
+        (each for each in named if each.sha256 == sha256), min(named or addresses, key=_rank)
+    )
 
 
 def _rank(address: Address) -> tuple[bool, bool, str]:
@@ -88,30 +85,32 @@ def _rank(address: Address) -> tuple[bool, bool, str]:
 
 
 def _list_wheels(
-    requirement: str, settings: Settings, *, index: str = "", folder: str = ""
+    requirement: str, settings: Settings, place: str, *, is_index: bool
 ) -> list[Address]:
-    """Return the wheels of `requirement` on one index, or in one folder or page of links."""
+    """Return the wheels of `requirement` on an index, or in a folder or on a page of links."""
     from unearth import PackageFinder
     from unearth.collector import is_secure_origin
 
     from notelab.sources.index.session import Fetcher, describe_error
 
     logging.getLogger("unearth").setLevel(logging.CRITICAL)  # a reason reports what it would log
-    place = os.path.expanduser(folder)  # noqa: PTH111 (it may be an address)
-    if place and "://" not in place and not os.path.exists(place):  # noqa: PTH110
-        return []
+    if not is_index and "://" not in place:
+        place = os.path.expanduser(place)  # noqa: PTH111 (it may be an address)
+        if not os.path.exists(place):  # noqa: PTH110
+            return []
     fetcher = Fetcher(settings)
+    places = [place] if place else []
     try:
         finder = PackageFinder(
             session=fetcher,
-            index_urls=[index] if index else [],
-            find_links=[place] if place else [],
+            index_urls=places if is_index else [],
+            find_links=[] if is_index else places,
             ignore_compatibility=True,
             only_binary=[":all:"],
         )
         links = [match.link for match in finder.find_matches(requirement)]
         # A page from the network must not lead to a file of this machine.
-        may_be_local = bool(place and "://" not in place) or (index or place).startswith("file:")
+        may_be_local = place.startswith("file:") or not (is_index or "://" in place)
         links = [link for link in links if may_be_local or not link.is_file]
         links = [link for link in links if is_secure_origin(fetcher, link)]
     except Exception as fault:  # an index may answer anything

@@ -1,4 +1,4 @@
-"""An HTTP session with the access that pip has."""
+"""An HTTP session with the access that pip has; unearth and remotezip use it as it is."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from urllib3 import Retry
 
 from notelab.sources.index.settings import Settings
 
-_CONNECT, _READ = 10, 30  # seconds
+_TIMEOUTS = 10, 30  # seconds, to connect and to read
 _RETRY = Retry(
     total=2, backoff_factor=0.3, status_forcelist=(500, 502, 503, 504), raise_on_status=False
 )
@@ -44,7 +44,7 @@ class Session(requests.Session):
 
     def request(self, *arguments: Any, **options: Any) -> requests.Response:
         """Send a request with timeouts; configured certificates win over the environment's."""
-        options["timeout"] = options.get("timeout") or (_CONNECT, _READ)
+        options["timeout"] = options.get("timeout") or _TIMEOUTS
         if options.get("verify") is None and self.verify is not True:
             options["verify"] = self.verify
         return super().request(*arguments, **options)
@@ -65,27 +65,26 @@ class _Trusting(HTTPAdapter):
 
 
 class Fetcher:
-    """Fetches pages for unearth, and remembers the errors, which unearth only logs."""
+    """Fetches pages for unearth, and remembers the error that unearth only logs."""
 
     def __init__(self, settings: Settings) -> None:
         """Open a session; nothing is asked yet."""
-        self.session = Session(settings)
-        self._trusted = settings.trusted_hosts
+        self._session, self._trusted = Session(settings), settings.trusted_hosts
         self.trouble = ""
 
     def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
         """Return a page of the index or a file on disk."""
         link = Link(url)
         if link.is_file:
-            return self._on_disk(link)
-        answer = self.session.get(url, headers=headers)
+            return _read_page(link)
+        answer = self._session.get(url, headers=headers)
         if answer.status_code >= 400 and answer.status_code != 404:
             self.trouble = f"{host_of(url)} answers {answer.status_code}"
         return answer
 
     def head(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
         """Ask for the headers of a page."""
-        return self.session.head(url, headers=headers, allow_redirects=True)
+        return self._session.head(url, headers=headers, allow_redirects=True)
 
     def get_stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
         """Refuse, because unearth would download a whole wheel to hash it."""
@@ -98,20 +97,16 @@ class Fetcher:
             name, _, port = host.partition(":")
             yield "*", name, port or "*"
 
-    def _on_disk(self, link: Link) -> Any:
-        try:
-            content, status, reason = link.file_path.read_bytes(), 200, "OK"
-        except OSError as fault:
-            content, status, reason = b"", 404, fault.strerror or "unreadable"
-        kind = "json" if content[:1] == b"{" else "html"
-        return SimpleNamespace(
-            status_code=status,
-            reason=reason,
-            content=content,
-            encoding="utf-8",
-            url=link.url,
-            headers={"Content-Type": f"application/vnd.pypi.simple.v1+{kind}"},
-        )
+
+def _read_page(link: Link) -> Any:
+    try:
+        content, status, reason = link.file_path.read_bytes(), 200, "OK"
+    except OSError as fault:
+        content, status, reason = b"", 404, fault.strerror or "unreadable"
+    kind = "json" if content[:1] == b"{" else "html"
+    headers = {"Content-Type": f"application/vnd.pypi.simple.v1+{kind}"}
+    page = {"content": content, "encoding": "utf-8", "headers": headers, "url": link.url}
+    return SimpleNamespace(status_code=status, reason=reason, **page)
 
 
 def host_of(url: str) -> str:

@@ -9,10 +9,7 @@ from shutil import which
 
 import msgspec
 
-from notelab.lines import split_lines
-
 _SECONDS = 60
-_LINE = re.compile(r"^(?P<section>:env:|[^.=]*)\.(?P<key>[^=]+)=(?P<value>.*)$")
 _SECTIONS = ("global", "install")  # the later section wins, and the environment wins over both
 _YES = ("1", "true", "yes", "y", "on", "t")
 
@@ -35,10 +32,11 @@ class Settings(msgspec.Struct, frozen=True):
 
 def read() -> Settings:
     """Return pip's settings; if there is no pip, those in its environment variables."""
-    by_section, remark = _ask_pip()
+    listing, remark = _ask_pip()
     options: dict[str, str] = {}
     for section in _SECTIONS:
-        options |= by_section.get(section, {})
+        lines = re.findall(rf"^{section}\.([^=\n]+)=(.*)$", listing, re.MULTILINE)
+        options |= {key: _unquote(value.strip()) for key, value in lines}
     for name, value in os.environ.items():
         if name.startswith("PIP_") and value:
             options[name.removeprefix("PIP_").lower().replace("_", "-")] = value
@@ -56,8 +54,8 @@ def read() -> Settings:
     )
 
 
-def _ask_pip() -> tuple[dict[str, dict[str, str]], str]:
-    """Return the options in pip's files by section, and why there are none if pip fails."""
+def _ask_pip() -> tuple[str, str]:
+    """Return the options in pip's files as it lists them, and why there are none if pip fails."""
     commands = [[sys.executable, "-m", "pip"]]
     commands += [[pip] for name in ("pip3", "pip") if (pip := which(name))]
     remark = "pip is not installed, so its configuration files are not read"
@@ -65,9 +63,8 @@ def _ask_pip() -> tuple[dict[str, dict[str, str]], str]:
         try:
             ran = subprocess.run(
                 [*command, "--no-input", "--disable-pip-version-check", "config", "list"],
-                capture_output=True,
                 stdin=subprocess.DEVNULL,
-                text=True,
+                capture_output=True,
                 encoding="utf-8",
                 errors="replace",
                 timeout=_SECONDS,
@@ -76,19 +73,10 @@ def _ask_pip() -> tuple[dict[str, dict[str, str]], str]:
         except (OSError, subprocess.TimeoutExpired):
             continue
         if ran.returncode == 0:
-            return _parse_listing(ran.stdout), ""
+            return ran.stdout, ""
         if "No module named" not in ran.stderr:
             remark = "`pip config list` fails"
-    return {}, f"{remark}: only the PIP_* variables are used"
-
-
-def _parse_listing(listing: str) -> dict[str, dict[str, str]]:
-    by_section: dict[str, dict[str, str]] = {}
-    for line in split_lines(listing):
-        match = _LINE.match(line)
-        if match:
-            by_section.setdefault(match["section"], {})[match["key"]] = _unquote(match["value"])
-    return by_section
+    return "", f"{remark}: only the PIP_* variables are used"
 
 
 def _unquote(text: str) -> str:

@@ -2,11 +2,8 @@
 
 import zipfile
 from collections.abc import Iterable
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from itertools import pairwise
-from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from notelab.sources.answers import MAX_FILE_BYTES, SourceError, Wheel
 from notelab.sources.index.address import Address
@@ -89,8 +86,7 @@ def open_wheel(address: Address, settings: Settings, who: str) -> WheelPackage:
     """
     try:
         if address.local:
-            place = Path(url2pathname(urlsplit(address.url).path))
-            return WheelPackage(zipfile.ZipFile(place), address, who)
+            return WheelPackage(zipfile.ZipFile(address.place), address, who)
         from remotezip import RemoteZip  # type: ignore[import-untyped]
 
         from notelab.sources.index.session import Session
@@ -109,14 +105,11 @@ def sha256_of(address: Address) -> str:
     Raises:
         SourceError: it can't be read.
     """
-    digest = sha256()
     try:
-        with Path(url2pathname(urlsplit(address.url).path)).open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+        with address.place.open("rb") as stream:
+            return file_digest(stream, "sha256").hexdigest()
     except OSError as fault:
         raise SourceError(_line(fault)) from None
-    return digest.hexdigest()
 
 
 def _is_record(name: str) -> bool:

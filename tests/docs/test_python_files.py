@@ -1,0 +1,196 @@
+"""What every Python file is held to: names that say what a thing is, and tests that hold no time.
+
+Words that say nothing are counted, and no function has one as its name. A test that asserts a time,
+or that gives up on a slow machine, fails under load.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.page import ROOT
+from tests.limits import LIMIT
+
+WORDS = {
+    "one", "other", "said", "told", "asked", "kept", "held", "there", "came", "found", "made",
+    "known", "left", "given", "taken", "mine", "own", "yours", "theirs", "others", "everybody",
+    "somebody", "nobody", "most", "near", "anew", "ahead", "aside", "beside", "besides",
+    "beyond", "beneath", "together", "apart", "along", "toward", "whose", "whoever", "saying",
+}  # fmt: skip
+# Per cent of all bindings that may have such a word as their name.
+ROOMS = {
+    **{f"tools/{room}": 0.5 for room in ("costlab", "notelab", "pages", "shardlab", "sitelab")},
+    "experiments": 0.5,
+    **{f"tests/{room}": 1.0 for room in ("costlab", "docs", "fresh", "notelab", "pages")},
+    **{f"tests/{room}": 1.0 for room in ("shardlab", "site", "slurm")},
+}
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def bindings(tree: ast.AST) -> Iterator[str]:
+    """Yield the name of each variable, parameter, function and class that is bound."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, Definition):
+            yield node.name
+
+
+def share(trees: Iterable[ast.AST]) -> float:
+    """Return the percentage of bindings whose name says nothing."""
+    names = [name.strip("_") for tree in trees for name in bindings(tree)]
+    return 100 * sum(name in WORDS for name in names) / len(names)
+
+
+def nameless(tree: ast.AST) -> list[str]:
+    """Return the functions and classes whose name is one of the words, with their lines."""
+    return [
+        f"line {node.lineno}: {node.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, Definition) and node.name.strip("_").lower() in WORDS
+    ]
+
+
+@cache
+def parse_room(room: str) -> dict[str, ast.AST]:
+    """Return the files of a room, parsed, by path."""
+    paths = [path for path in Path(ROOT, room).rglob("*.py") if "results" not in path.parts]
+    return {path_of(path): ast.parse(path.read_text("utf-8")) for path in sorted(paths)}
+
+
+def path_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_few_names_say_nothing_and_no_function_has_such_a_name() -> None:
+    faults = []
+    for room, most in ROOMS.items():
+        files = parse_room(room)
+        if (percent := share(files.values())) > most:
+            faults.append(f"{room}: {percent:.2f} % of the names say nothing, {most} % may")
+        faults += [f"{path}, {name}" for path, tree in files.items() for name in nameless(tree)]
+    assert not faults, "\n".join(faults)
+
+
+def test_every_room_with_python_has_its_limit() -> None:
+    rooms = {path.parent for path in ROOT.glob("*/*/*.py") if path.parts[-3] in ("tools", "tests")}
+    assert {path_of(room) for room in rooms} <= {*ROOMS}
+
+
+def test_a_name_that_says_nothing_is_counted_wherever_it_is_bound() -> None:
+    source = "def told(found, x):\n    for one in x: pass\n    return [_other for _other in x]\n"
+    assert share([ast.parse(source)]) == pytest.approx(80.0)
+
+
+def test_a_function_or_class_with_such_a_name_is_named_with_its_line() -> None:
+    source = "class Held:\n    async def _kept(self): ...\n    def keep(self): ...\n"
+    assert nameless(ast.parse(source)) == ["line 1: Held", "line 2: _kept"]
+
+
+CLOCKS = {"monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "perf_counter_ns"}
+NAMES = {"LIMIT", "PATIENCE", "timeout"}
+WAITS = {"wait", "join", "poll"}
+# What these wait for never comes: that the time runs out is what is tested.
+RUNS_OUT = {"launch.run", "run_broken", "World", "Watchdog"}
+
+
+def list_calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def list_limits(call: ast.Call) -> Iterator[float]:
+    """Yield the seconds that a call gives as literals: `timeout=60`, or `wait(60)`."""
+    candidates = [keyword.value for keyword in call.keywords if keyword.arg == "timeout"]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS:
+        candidates += call.args[:1]
+    for value in candidates:
+        if isinstance(value, ast.Constant) and isinstance(value.value, int | float):
+            yield value.value
+
+
+def list_named_limits(tree: ast.AST) -> Iterator[tuple[int, float]]:
+    """Yield line and seconds of named limits: `PATIENCE = 60`, `def f(timeout=60)`."""
+    for node in ast.walk(tree):
+        pairs: list[tuple[str, ast.expr | None]] = []
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            pairs = [(node.targets[0].id, node.value)]
+        elif isinstance(node, ast.arguments):
+            plain = node.args[len(node.args) - len(node.defaults) :]
+            pairs = [(arg.arg, value) for arg, value in zip(plain, node.defaults, strict=True)]
+            pairs += [(a.arg, v) for a, v in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+        for name, value in pairs:
+            seconds = value.value if isinstance(value, ast.Constant) else None
+            if name in NAMES and isinstance(seconds, int | float):
+                assert value
+                yield value.lineno, seconds
+
+
+def find_short_waits(tree: ast.AST) -> list[str]:
+    waits = [
+        f"line {line}: waits {seconds} s, not tests.limits.LIMIT"
+        for line, seconds in list_named_limits(tree)
+        if seconds < LIMIT
+    ]
+    return waits + [
+        f"line {call.lineno}: {ast.unparse(call.func)} waits {seconds} s, not tests.limits.LIMIT"
+        for call in list_calls(tree)
+        for seconds in list_limits(call)
+        if seconds < LIMIT and ast.unparse(call.func) not in RUNS_OUT
+    ]
+
+
+def find_timed_asserts(tree: ast.AST) -> list[str]:
+    """Return the assertions that read a clock."""
+    return [
+        f"line {node.lineno}: {ast.unparse(node.test)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert)
+        for call in list_calls(node)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in CLOCKS
+        and ast.unparse(call.func.value) == "time"
+    ]
+
+
+def test_no_test_gives_up_early_or_asserts_a_time() -> None:
+    files = {
+        path: tree
+        for room in ROOMS
+        if room.startswith("tests/")
+        for path, tree in parse_room(room).items()
+        if "/benchmark/" not in path and path != path_of(Path(__file__))
+    }
+    assert len(files) > 200
+    faults = [
+        f"{path}, {fault}"
+        for path, tree in files.items()
+        for fault in find_short_waits(tree) + find_timed_asserts(tree)
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_what_gives_up_early_and_what_asserts_a_time_are_found() -> None:
+    calls = "subprocess.run(x, timeout=60)\np.wait(5)\nq.join(LIMIT)\nlaunch.run(timeout=4)"
+    waits = find_short_waits(ast.parse(calls))
+    waits += find_short_waits(
+        ast.parse("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600")
+    )
+    assert [wait.partition(",")[0] for wait in waits] == [
+        "line 1: subprocess.run waits 60 s", "line 2: p.wait waits 5 s",
+        "line 1: waits 60 s", "line 2: waits 5 s",
+    ]  # fmt: skip
+    clock = "assert time.monotonic() - began < 20\nassert pool.run(2)"
+    assert find_timed_asserts(ast.parse(clock)) == ["line 1: time.monotonic() - began < 20"]
+
+
+def test_a_whole_test_may_take_longer_than_any_of_its_steps() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert settings["tool"]["pytest"]["ini_options"]["timeout"] > LIMIT

@@ -1,1 +1,0 @@
-"""Ours beside the real thing, in one run: `make benchmark`."""

@@ -1,1 +1,0 @@
-"""Implementations that only `make benchmark` measures; the bench measures the rest."""
