@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from shardlab.comm.launcher import report_reason
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.layout import Layout
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
@@ -190,6 +189,8 @@ def print_refusal(error: Exception) -> int:
     if int(os.environ.get("RANK", "0")) != 0:
         return 0
     print(f"train.py: error: {error}", file=sys.stderr)
+    from shardlab.comm.launcher import report_reason  # only a refused run needs it
+
     report_reason(str(error))
     return 2
 

@@ -62,8 +62,8 @@ def at_rank(rank: int, part: str, folder: str, meeting: str, pipe: Connection) -
     pipe.recv()  # a rank that left would break others' collectives; so it stays until it is ended
 
 
-def grade(part: str, folder: Path = HERE) -> str:
-    """Return what is to be said of a part: "right", or what is wrong with it."""
+def grade(part: str, folder: Path = HERE) -> tuple[str, list[str]]:
+    """Return "right", or what is wrong with a part; and of a right one, what it sent and held."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     heard, pipes, ranks = [Heard(rank) for rank in range(RANKS)], [], []
@@ -78,12 +78,13 @@ def grade(part: str, folder: Path = HERE) -> str:
         try:
             while not (judgement := verdict(heard)):
                 if not listen(heard, pipes, ranks):
-                    return late(heard)
+                    return late(heard), []
         finally:
             for process in ranks:
                 process.kill()
                 process.join()
-    return judgement
+    lines = heard[0].ended[1].splitlines() if judgement == "right" and heard[0].ended else []
+    return judgement, lines
 
 
 def listen(heard: list[Heard], pipes: list[Any], ranks: list[Any]) -> bool:
@@ -176,8 +177,8 @@ def main() -> int:
         parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
     verdicts = {}
     for part in parts:
-        verdicts[part] = grade(part)
-        print(f"{part}: {verdicts[part]}", flush=True)
+        verdicts[part], lines = grade(part)
+        print(f"{part}: {verdicts[part]}", *lines, sep="\n  ", flush=True)
     return 0 if set(verdicts.values()) == {"right"} else 1
 
 

@@ -11,6 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Before you run it: how many bytes does each put into collectives, forward and backward? All
+# numbers are fp64; x is 3 × 4, W is 6 × 4. The grader shows what it counted beside your numbers.
+PREDICTED = {"F": (None, None), "G": (None, None), "column": (None, None), "row": (None, None)}
+
 
 class F(torch.autograd.Function):
     """Where a tensor that is whole on every rank enters the cut part: Megatron's f.

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from torch import nn
 
+# Before you run it: how many bytes has each message, in the order in which they leave? The layers
+# are linear, from 3 to 2, 5, 3 and 3 features, with biases, of which the last is frozen; all numbers
+# are fp64, and bucket_bytes is 96. The grader shows what it counted beside your numbers.
+PREDICTED = {"messages": None}
+
 
 class Replicas:
     """Averages the gradients of a model of which every rank has a copy, while backward runs.

@@ -10,6 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+# Before you run it, for a module of 77 fp64 numbers: how many bytes does a rank send in __init__,
+# and hold after it? How many does forward gather, and hold of them afterwards? And how many does
+# backward gather, reduce-scatter and hold? The grader shows what it counted beside your numbers.
+PREDICTED = {"Unit.__init__": (None, None), "forward": (None, None), "backward": (None, None, None)}
+
 
 class Gather(torch.autograd.Function):
     """All ranks' pieces, one after another; with n ranks, [s] becomes [n·s]."""

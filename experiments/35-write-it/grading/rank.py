@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 import traceback
@@ -21,7 +22,7 @@ from grading.fsdp2 import unit
 from grading.watch import Watch
 from grading.whole import linears
 
-PARTS: dict[str, Callable[[ModuleType, int, Watch], None]] = {
+PARTS: dict[str, Callable[[ModuleType, int, Watch], list[str]]] = {
     "linears": linears, "replicas": replicas, "unit": unit,
 }  # fmt: skip
 
@@ -29,19 +30,20 @@ PARTS: dict[str, Callable[[ModuleType, int, Watch], None]] = {
 def graded(
     rank: int, part: str, folder: Path, meeting: str, tell: Callable[[str, int], None]
 ) -> tuple[str, str]:
-    """Return how it ended, in one word and in more."""
+    """Return how it ended, in one word and in more; of what is right, what it sent and held."""
+    gc.freeze()  # what is imported by now is never garbage: looking for that is quicker so
     torch.set_num_threads(1)
     one_thread()
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=RANKS)
     try:
-        PARTS[part](written(folder, part), rank, Watch(tell))
+        lines = PARTS[part](written(folder, part), rank, Watch(tell))
     except NotImplementedError as missing:
         return "missing", f"{missing}" if str(missing) else where(missing, folder)
     except WrongError as wrong:
         return "wrong", str(wrong)
     except BaseException as raised:  # the learner's own, SystemExit too: it is shown
         return "raised", where(raised, folder)
-    return "right", ""
+    return "right", "\n".join(lines)
 
 
 def one_thread() -> None:
@@ -68,7 +70,8 @@ def where(raised: BaseException, folder: Path) -> str:
         else ""
     )
     message = str(raised).partition("\nException raised from")[0].strip()
-    return f"{at}{type(raised).__name__}: {message}"
+    notes = "".join(f". {note}" for note in getattr(raised, "__notes__", []))
+    return f"{at}{type(raised).__name__}: {message}{notes}"
 
 
 def written(folder: Path, name: str) -> ModuleType:

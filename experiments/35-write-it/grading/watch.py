@@ -20,11 +20,15 @@ class Watch(Ledger):
 
     Args:
         tell: called with op and bytes of each collective that this rank enters, before it waits.
+
+    Attributes:
+        before_send: called after `tell`.
     """
 
     def __init__(self, tell: Callable[[str, int], None] = lambda op, payload: None) -> None:
         super().__init__()
         self._tell = tell
+        self.before_send: Callable[[], object] = lambda: None
         self._seen: dict[int, StorageWeakRef] = {}
 
     def note(
@@ -33,6 +37,7 @@ class Watch(Ledger):
         """Tell, then add an entry."""
         if op not in ("send", "recv"):  # which are not alike on two ranks
             self._tell(op, payload)
+            self.before_send()
         super().note(op, payload, ranks, axis, dtype)
 
     def __torch_dispatch__(

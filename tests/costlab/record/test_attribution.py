@@ -68,7 +68,7 @@ def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) ->
     text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
     for name in (
         "fsdp.h128.step.torch-fsdp1.gloo", "tp.h128.speedup.shardlab.gloo",
-        "pipeline.ratio.shardlab.megatron-core.gloo", "collective.gloo.broadcast.n2.1024.blocking",
+        "pipeline.ratio.shardlab.megatron-core.gloo",
     ):  # fmt: skip
         metric = REFERENCE[name]
         row = read_row(text, page.row_of(name))
@@ -76,6 +76,26 @@ def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) ->
         for title, value in zip(owners, attribute(metric), strict=True):
             assert row.says(title, value), (name, title)
         assert row.says("n", quantity.count(metric)), name
+
+
+@pytest.mark.parametrize("language", page.LANGUAGES)
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("collective.gloo.broadcast.n2.1024.blocking", "torch, gloo, blocking"),
+        (
+            "collective.shared-memory.broadcast.n2.1024.blocking",
+            "shardlab, shared-memory, blocking",
+        ),
+    ],
+)
+def test_a_number_in_a_table_of_sizes_has_its_code_link_and_device_above_it(
+    name: str, title: str, language: str
+) -> None:
+    text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
+    row = read_row(text, page.row_of(name))
+    assert f'<a id="{page.row_of(name)}"></a>' in row.cells[title]
+    assert row.says(results_page.OWNERS[2].of(language), "CPU")
 
 
 def find_quotes() -> list[tuple[str, str, str]]:

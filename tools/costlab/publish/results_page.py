@@ -157,7 +157,16 @@ def _across(table: Table, metrics: Sequence[Metric], language: str) -> str:
     fields = [field for field in rest if any(getattr(metric.name, field) for metric in metrics)]
     each = {field: {format_fields(metric.name, field) for metric in metrics} for field in fields}
     alike = [field for field in fields if len(fields) > 1 and len(each[field]) == 1]
-    above = _once([f"{FIELDS[field].of(language)} {min(each[field])}" for field in alike], language)
+    shared = [f"{FIELDS[field].of(language)} {min(each[field])}" for field in alike]
+    owners: dict[tuple[str | int, ...], str] = {}
+    if table.places:  # its cells have no rows that say whose they are: the column's title does
+        owners = {
+            tuple(getattr(metric.name, field) for field in across): belongs(metric).code
+            for metric in metrics
+        }
+        devices = {belongs(metric).device for metric in metrics}
+        shared += [f"{OWNERS[2].of(language)} {min(devices)}"] if len(devices) == 1 else []
+    above = _once(shared, language)
     fields = [field for field in fields if field not in alike]
     rows: dict[tuple[str, ...], dict[tuple[str | int, ...], str]] = {}
     for metric in metrics:
@@ -165,14 +174,16 @@ def _across(table: Table, metrics: Sequence[Metric], language: str) -> str:
         value = tuple(getattr(metric.name, field) for field in across)
         rows.setdefault(key, {})[value] = headlines.linked(metric, place=table.places)
     titles = [FIELDS[field].of(language) for field in fields]
-    columns = [*titles, *(_title(across, value, language) for value in values)]
+    columns = [*titles, *(_title(across, value, language, owners.get(value)) for value in values)]
     cells = [[*key, *(row.get(value, "") for value in values)] for key, row in rows.items()]
     return above + page.table(columns, "<" * len(fields) + ">" * len(values), cells)
 
 
-def _title(fields: Sequence[str], values: Sequence[str | int], language: str) -> str:
-    """Return a column's title: "hidden 128", "gloo, blocking"."""
-    title = ", ".join(map(str, values))
+def _title(
+    fields: Sequence[str], values: Sequence[str | int], language: str, owner: str | None = None
+) -> str:
+    """Return a column's title: "hidden 128", "torch, gloo, blocking"."""
+    title = ", ".join([*([owner] if owner else []), *map(str, values)])
     return f"{FIELDS[fields[0]].of(language)} {title}" if len(fields) == 1 else title
 
 

@@ -1,4 +1,4 @@
-"""Lab 00b: what the grader says of empty files, and of three mistakes."""
+"""Lab 00b: what the grader says of empty files, of three mistakes, and of the solution."""
 
 from __future__ import annotations
 
@@ -27,31 +27,27 @@ PARTS = ("linears", "replicas", "unit")
 
 
 class Mistake(NamedTuple):
-    """In the solution of a part, what is written instead, and the message of the grader."""
+    """In the solution of a part: what is replaced, and by what."""
 
     part: str
     right: str
     wrong: str
-    message: str
 
 
 BIAS_TWICE = Mistake(
     "linears",
     "G.apply(linear(x_Nf, w_Df)) + b_D",
     "G.apply(linear(x_Nf, w_Df, b_D))",
-    "row's output: off by up to * Every rank added the bias: add it once, after the sum",
 )
 ALONE = Mistake(
     "linears",
     "    dist.all_reduce(total)\n",
     "    if dist.get_rank() == 0:\n        dist.all_reduce(total)\n",
-    "on rank 1, F.backward: off by up to * It is the input, unchanged: nothing was all-reduced",
 )
 WHOLE_AFTER_FORWARD = Mistake(
     "unit",
     "        with saved_tensors_hooks(place, find):\n            return",
     "        if True:\n            return",
-    "step 0: after forward 624 B more are in memory than with an unsharded module",
 )
 
 
@@ -68,7 +64,7 @@ def read_solution(part: str, language: str = "en") -> str:
 def grade_code(part: str, code: str, folder: Path) -> str:
     """Return what the grader says of a part's code, written into `folder`."""
     (folder / f"{part}.py").write_text(code, "utf-8")
-    return str(grader().grade(part, folder))
+    return str(grader().grade(part, folder)[0])
 
 
 def grade_mistake(mistake: Mistake, folder: Path) -> str:
@@ -80,12 +76,26 @@ def grade_mistake(mistake: Mistake, folder: Path) -> str:
 
 
 def blocks(folder: Path) -> dict[str, str]:
-    """What the page shows: the grader of empty files, and of three mistakes."""
-    empty = [f"{part}: {grader().grade(part)}" for part in PARTS]
+    """What the pages show: the grader of empty files, of three mistakes, and of the solution."""
+    empty = [f"{part}: {grader().grade(part)[0]}" for part in PARTS]
     faults = [BIAS_TWICE, ALONE, WHOLE_AFTER_FORWARD]
     verdicts = [f"{mistake.part}: {grade_mistake(mistake, folder)}" for mistake in faults]
-    texts = {"empty": "\n".join(map(_wrap, empty)), "faults": "\n\n".join(map(_wrap, verdicts))}
+    right = []
+    for part in PARTS:
+        (folder / f"{part}.py").write_text(_predicted(part) + read_solution(part), "utf-8")
+        verdict, lines = grader().grade(part, folder)
+        right += [f"{part}: {verdict}", *(f"  {line}" for line in lines)]
+    texts = {
+        "empty": "\n".join(map(_wrap, empty)),
+        "faults": "\n\n".join(map(_wrap, verdicts)),
+        "right": "\n".join(textwrap.fill(line, 78, subsequent_indent="    ") for line in right),
+    }
     return {name: fence(text) for name, text in texts.items()}
+
+
+def _predicted(part: str) -> str:
+    """Return a part's predictions, of which one is wrong."""
+    return {"linears": 'PREDICTED = {"F": (0, 96), "G": (96, 96)}\n'}.get(part, "")
 
 
 def _wrap(text: str) -> str:
@@ -93,9 +103,10 @@ def _wrap(text: str) -> str:
 
 
 def render() -> Iterator[tuple[Path, str]]:
-    """Yield the lab's page in each language."""
+    """Yield the lab's page and its answers in each language."""
     with tempfile.TemporaryDirectory() as folder:
         texts = blocks(Path(folder))
     for language in LANGUAGES:
-        page = lab_page(LAB, language)
-        yield page, fill_blocks(page, texts)
+        page, answers = lab_page(LAB, language), solution_page(LAB, language)
+        yield page, fill_blocks(page, {name: texts[name] for name in ("empty", "faults")})
+        yield answers, fill_blocks(answers, {"right": texts["right"]})
