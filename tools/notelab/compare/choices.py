@@ -131,12 +131,12 @@ def _partners(choice: Choice, solution_choices: list[Choice]) -> list[Choice]:
     if sharing:
         return sorted(sharing, key=rank)
     symbols = {_symbol(cited) for cited in choice.citations if cited.symbol}
-    near = [
+    same_symbol = [
         partner
         for partner in solution_choices
         if symbols.intersection(map(_symbol, partner.citations))
     ]
-    return sorted(near, key=rank)[:1]
+    return sorted(same_symbol, key=rank)[:1]
 
 
 def _share_of_lines(choice: Choice, partner: Choice) -> float:
