@@ -1,0 +1,67 @@
+"""The house stays as small as it is: lines of code by room, as tinygrad's sz.py counts them.
+
+Run with `-s`, the first test prints the table. A room that is over its budget has its present size
+as its limit, so that it can only shrink. Whoever adds a capability raises a line here and says why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pages.house import count_code_lines
+from tests.docs.page import ROOT
+
+# Lines of code: what the plan for the house asks, and what there may be today.
+LIMITS = {
+    "tools/shardlab": (7_000, 8_950),
+    "tools/notelab": (8_000, 10_650),
+    "tools/costlab": (6_000, 8_500),  # with the cases that `make benchmark` had in tests
+    "tools/sitelab": (1_200, 1_850),
+    "tools/pages": (1_600, 1_800),
+    "experiments": (1_900, 3_050),  # with the museum's rooms, and a grader of each sentence
+}
+FILES = 505  # in all these rooms; the plan asks for 370
+SMALL = 25  # files, of fewer lines than SHORTEST
+SHORTEST = 30
+FOLDER = 16  # Python files in a folder; the plan asks for 15
+ENTRIES = {"__init__.py", "__main__.py"}
+
+
+def list_files() -> list[Path]:
+    return [path for room in LIMITS for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def test_each_room_has_at_most_so_many_lines_of_code() -> None:
+    print(f"\n{'room':<16}{'files':>6}{'lines':>8}{'code':>8}{'budget':>8}{'limit':>8}")
+    over = []
+    for room, (budget, limit) in LIMITS.items():
+        files = sorted((ROOT / room).rglob("*.py"))
+        lines = sum(path.read_text("utf-8").count("\n") for path in files)
+        code = sum(map(count_code_lines, files))
+        print(f"{room:<16}{len(files):>6}{lines:>8}{code:>8}{budget:>8}{limit:>8}")
+        if code > limit:
+            over.append(f"{room}: {code} lines of code, at most {limit}")
+    assert not over, "\n".join(over)
+    assert len(list_files()) <= FILES
+
+
+def test_few_files_are_too_small_to_be_looked_up() -> None:
+    small = [
+        str(path.relative_to(ROOT))
+        for path in list_files()
+        if path.name not in ENTRIES and path.read_text("utf-8").count("\n") < SHORTEST
+    ]
+    assert len(small) <= SMALL, "\n".join(small)
+
+
+@pytest.mark.parametrize("root", ["tools", "tests", "experiments"])
+def test_no_folder_is_crowded(root: str) -> None:
+    folders = {path.parent for path in (ROOT / root).rglob("*.py")}
+    crowded = {
+        f"{folder.relative_to(ROOT)}: {count}"
+        for folder in folders
+        if (count := sum(1 for _ in folder.glob("*.py"))) > FOLDER
+    }
+    assert not crowded, crowded
