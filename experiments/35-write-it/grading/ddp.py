@@ -43,7 +43,7 @@ def fill(sizes: Mapping[str, int], opens: Callable[[int, int], bool]) -> Buckets
     """Return the buckets, if `opens(bytes in the last one, size)` says when one more is opened."""
     buckets: Buckets = []
     for name, size in sizes.items():
-        if not buckets or opens(sum(sizes[other] for other in buckets[-1]), size):
+        if not buckets or opens(sum(sizes[member] for member in buckets[-1]), size):
             buckets.append([])
         buckets[-1].append(name)
     return buckets
@@ -133,8 +133,8 @@ def replicas(code: ModuleType, rank: int, watch: Watch) -> list[str]:
         buckets, wrong = fillings(trained, limit)
         for step, right in enumerate(oracle):
             landed.clear()
-            left: list[str] = []  # the gradient that was there last when each message left
-            watch.before_send = lambda landed=landed, left=left: left.append(
+            last_landed: list[str] = []  # the gradient that was there last when each message left
+            watch.before_send = lambda landed=landed, last_landed=last_landed: last_landed.append(
                 landed[-1] if landed else ""
             )
             with watch, one_after_the_other(rank, step, limit, watch) as turn:
@@ -154,7 +154,7 @@ def replicas(code: ModuleType, rank: int, watch: Watch) -> list[str]:
                 raise WrongError(f"{when}: {FROZEN} needs no gradient, and has got one.")
             messages(when, watch, trained, buckets, wrong)
             means_of(when, trained, right, oracle[step - 1][1] if step else {})
-            leaves(when, before, left, buckets)
+            leaves(when, before, last_landed, buckets)
             sizes = {name: p.nbytes for name, p in trained.named_parameters()}
             sent = " + ".join(f"{bytes_of(bucket, sizes)}" for bucket in buckets)
     watch.before_send = lambda: None
@@ -170,9 +170,9 @@ def one_after_the_other(
     Rank 0 then calls what it is given with "backward" and with "finish". Code that waits where it
     should not, or doesn't where it should, shows it every time, not only sometimes.
     """
-    store, held = dist.distributed_c10d._get_default_store(), step == 0
+    store, is_held_back = dist.distributed_c10d._get_default_store(), step == 0
     keys = {of: f"{of} with {limit}" for of in ("backward", "finish")}
-    if held and rank == 1:
+    if is_held_back and rank == 1:
         if arrives(store, keys["backward"], HOLD) is None:
             raise WrongError(
                 f"step {step}: on rank 0, backward doesn't end before rank 1 has begun its own: "
@@ -186,10 +186,10 @@ def one_after_the_other(
             )
         slow = watch.before_send
         watch.before_send = lambda: (slow(), time.sleep(0.1))
-    if held and rank == 1:  # its messages have arrived before it finishes
+    if is_held_back and rank == 1:  # its messages have arrived before it finishes
         yield lambda of: time.sleep(0.2) if of == "backward" else None
         return
-    if not held:
+    if not is_held_back:
         yield lambda of: None
         return
     try:
@@ -257,14 +257,14 @@ def messages(
     sends(when, watch, right, cause)
 
 
-def leaves(when: str, before: int, left: list[str], buckets: Buckets) -> None:
+def leaves(when: str, before: int, last_landed: list[str], buckets: Buckets) -> None:
     """Demand that each bucket left when the last of its gradients was there, and not later."""
     if before < len(buckets):
         raise WrongError(
             f"{when}: {before} of {len(buckets)} buckets left during backward, the others "
             "after it. A bucket must leave as soon as it has the last of its gradients."
         )
-    for at, (name, bucket) in enumerate(zip(left, buckets, strict=True)):
+    for at, (name, bucket) in enumerate(zip(last_landed, buckets, strict=True)):
         if name not in bucket:
             raise WrongError(
                 f"{when}: bucket {at} left when the gradient of {name} was there, which is in a "

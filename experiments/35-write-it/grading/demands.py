@@ -106,10 +106,10 @@ def _returning(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def back_through(what: str, out: Tensor, entering: Tensor, given: Tensor) -> Tensor:
+def back_through(what: str, out: Tensor, entering: Tensor, output_gradient: Tensor) -> Tensor:
     """Return what autograd makes of an output's gradient; name what PyTorch would complain of."""
     try:
-        (gradient,) = torch.autograd.grad(out, entering, given)
+        (gradient,) = torch.autograd.grad(out, entering, output_gradient)
     except RuntimeError as error:
         if shapes := re.search(
             r"got (\[.*?\]) but expected shape compatible with (\[.*?\])", f"{error}"

@@ -132,20 +132,21 @@ def gather(function: Any, rank: int, watch: Watch) -> None:
         grads = [drawn(80 + RANKS * seed + r, RANKS * 3) for r in range(RANKS)]
         if layout == "expanded":
             grads = [grad[:1].expand(RANKS * 3) for grad in grads]
-        given = GRADIENTS[layout](grads[rank])
+        output_gradient = GRADIENTS[layout](grads[rank])
         what = f"Gather.backward of a gradient that is {layout}"
         with watch:
-            back = back_through(what, whole, entering, given)
+            back = back_through(what, whole, entering, output_gradient)
         mean = torch.stack([*grads]).mean(0)
-        piece, own = mean.chunk(RANKS)[rank], grads[rank].chunk(RANKS)
+        piece, local_pieces = mean.chunk(RANKS)[rank], grads[rank].chunk(RANKS)
         same(what, back, piece, {
             "It is the sum: divide by the number of ranks.": RANKS * piece,
             "It is half the mean: it was divided once too often.": piece / RANKS,
             "It is the larger of the ranks' numbers; expected their sum.":
                 torch.stack([*grads]).amax(0).chunk(RANKS)[rank] / RANKS,
             "It is the other rank's piece.": mean.chunk(RANKS)[1 - rank],
-            "It is this rank's own gradient: nothing was added to it.": own[rank],
-            "It is this rank's own gradient, divided: nothing was added to it.": own[rank] / RANKS,
+            "It is this rank's own gradient: nothing was added to it.": local_pieces[rank],
+            "It is this rank's own gradient, divided: nothing was added to it.":
+                local_pieces[rank] / RANKS,
         })  # fmt: skip
         sends(what, watch, [("reduce_scatter", gathered)], (
             "One reduce-scatter is enough: an all-reduce would send twice as much."

@@ -57,8 +57,8 @@ def mirror(
     leads_back(f"{name}.forward{of}", output)
     with watch:
         back = back_through(f"{name}.backward", output, entering, output_gradient)
-    given = (output_gradient, back)
-    return forward, way(f"{name}.backward{of}", given, (dy[rank], dy.sum(0)), sums[1], watch)
+    gradients = (output_gradient, back)
+    return forward, way(f"{name}.backward{of}", gradients, (dy[rank], dy.sum(0)), sums[1], watch)
 
 
 def way(
@@ -70,23 +70,23 @@ def way(
 ) -> int:
     """One direction: what came out, what became of what was given, and the bytes it sent."""
     (inputs, out), (local, total) = through, right
-    other = total - local
+    remote = total - local
     if inputs.is_contiguous():
-        mixed = other.mT.reshape(local.shape)
+        mixed = remote.mT.reshape(local.shape)
     else:
-        mixed = other.reshape(local.mT.shape).mT
+        mixed = remote.reshape(local.mT.shape).mT
     same(name, out, total if sums else local, {
         "It is the input, unchanged: nothing was all-reduced, or only a copy was, which was not "
         "returned (.contiguous() copies what isn't contiguous).": local,
         "It is the sum over ranks, but here each rank already has what it needs.": total,
-        "It is the other rank's: nothing was added to it.": other,
+        "It is the other rank's: nothing was added to it.": remote,
         "The numbers were added in the order in which they are in memory, and on the other rank "
         "that order in memory differs: make the copy contiguous.": local + mixed,
         "It is the mean over ranks; it was divided once too often, expected the sum.":
             total / RANKS,
         "It was summed twice.": RANKS * total,
-        "It is the larger of the ranks' numbers; expected their sum.": torch.maximum(local, other),
-        "It is the product of the ranks' numbers; expected their sum.": local * other,
+        "It is the larger of the ranks' numbers; expected their sum.": torch.maximum(local, remote),
+        "It is the product of the ranks' numbers; expected their sum.": local * remote,
     })  # fmt: skip
     same(f"what {name} was given, afterwards", inputs, local, {
         "The all-reduce works in place: clone first, for other code may use the tensor. "
@@ -160,7 +160,7 @@ def layer(
             "It is this rank's part only: the sum over ranks is missing (F).": partial,
             "It was summed over ranks, but every rank had the whole already.": RANKS * grad,
             "It was summed over ranks, but each rank has a part of its own: sum only dX.":
-                torch.stack([part(of.grad, dim, other) for other in range(RANKS)]).sum(0),
+                torch.stack([part(of.grad, dim, index) for index in range(RANKS)]).sum(0),
         })  # fmt: skip
     backward = [("all_reduce", x.nbytes)] * (name == "column")
     sends(f"{name}, backward", watch, backward, WHOLE[name])
