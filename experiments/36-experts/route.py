@@ -237,7 +237,7 @@ def main() -> int:
         except ValueError as error:  # sizes that don't divide; the message says which do
             if world.rank == 0:
                 print(f"route.py: error: {error}", file=sys.stderr)
-                report_reason(str(error))
+            report_reason(str(error))  # of every rank: any may be the first that torchrun sees
             return 2
         if world.rank == 0:
             print(lines)

@@ -59,7 +59,12 @@ def _fail(line: str, status: int) -> NoReturn:
 
 def _say_error(line: str) -> None:
     click.echo(f"error: {line}", err=True)
-    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun ends its summary with the reason
+    _report_reason(line)
+
+
+def _report_reason(line: str) -> None:
+    """Tell torchrun, whose summary ends with the reason of the rank that it saw fail first."""
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:
         from shardlab.comm.launcher import report_reason
 
         report_reason(line)
@@ -141,6 +146,8 @@ def _measure(names: list[str], *, whole: bool, output_format: str, **settings: A
 
     with measured(names, whole=whole, arguments=sys.argv[1:], **settings) as run:
         if run.result_file is None:  # a rank that doesn't speak for the run
+            for fault in run.faults:
+                _report_reason(str(fault))
             return _leave(BROKE_OFF if run.faults else 0)
         if output_format == "json":
             _write_json(run.result.bare())
