@@ -1,12 +1,14 @@
 """What every Python file is held to: names that say what a thing is, and tests that hold no time.
 
 Words that say nothing are counted, and no function has one as its name. A test that asserts a time,
-or that gives up on a slow machine, fails under load.
+or that gives up on a slow machine, fails under load. A learner's exercises are exempt from style.
 """
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -194,3 +196,23 @@ def test_what_gives_up_early_and_what_asserts_a_time_are_found() -> None:
 def test_a_whole_test_may_take_longer_than_any_of_its_steps() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert settings["tool"]["pytest"]["ini_options"]["timeout"] > LIMIT
+
+
+UNUSED = "import os,sys\nx = lambda a : a\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("experiments/35-write-it/linears.py", 0),
+        ("experiments/35-write-it/replicas.py", 0),
+        ("experiments/35-write-it/unit.py", 0),
+        ("experiments/37-batches/mine.py", 0),
+        ("experiments/35-write-it/grade.py", 1),
+    ],
+)
+def test_only_exercises_are_exempt_from_style(path: str, status: int) -> None:
+    assert (ROOT / path).is_file()
+    ruff = [sys.executable, "-m", "ruff", "check", "--force-exclude", "--stdin-filename", path, "-"]
+    done = subprocess.run(ruff, input=UNUSED, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == status, done.stdout

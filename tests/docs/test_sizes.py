@@ -22,10 +22,10 @@ LIMITS = {
     "tools/pages": (1_600, 1_800),
     "experiments": (1_900, 3_050),  # with the museum's rooms, and a grader of each sentence
 }
-FILES = 505  # in all these rooms; the plan asks for 370
+FILES = 503  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
-FOLDER = 16  # Python files in a folder; the plan asks for 15
+FOLDER = 15  # Python files in a folder
 ENTRIES = {"__init__.py", "__main__.py"}
 
 

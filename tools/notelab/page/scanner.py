@@ -21,8 +21,8 @@ from notelab.page.citation_syntax import (
     parse_range,
     possible_path,
 )
-from notelab.page.link_label import NOT_IN_CODE, is_same_place, same_lines, same_path
 from notelab.page.note import FileLink, Mention
+from notelab.page.permalink import NOT_IN_CODE, is_same_place, same_lines, same_path
 
 CODE, CODE_END, LINK, LINK_END = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = re.compile("[\ue000-\ue003]")
