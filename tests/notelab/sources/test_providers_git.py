@@ -128,9 +128,7 @@ def test_a_mirrors_configuration_may_hold_all_that_git_reads(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:
     with (folder / ".git/config").open("a") as stream:
-        stream.write(
-            '[includeIf "gitdir:~/any/"]\n\tpath = ~/none\n[alias]\n\tl = log \\\n\t-1\n'
-        )
+        stream.write('[includeIf "gitdir:~/any/"]\n\tpath = ~/none\n[alias]\n\tl = log \\\n\t-1\n')
     answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
     assert isinstance(answer, FoundFile)
 
