@@ -7,6 +7,8 @@ names expressions for the others. `test_numerals.py` says what an entry may be i
 
 Three rules hold an answer: what it prints in bold is in its table; its equations of numbers hold;
 each other number is in the question or in the table.
+
+The table `cards` gives the numbers of recall cards, each with its expression.
 """
 
 import builtins
@@ -22,11 +24,12 @@ import numpy as np
 import pytest
 import torch
 
+from notelab.recall.cards import parse_cards
 from shardlab.context.zigzag import positions
 from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import SURPLUS
 from shardlab.data.corpus import DTYPES, HEAD
-from shardlab.data.samples import Recipe, build_indices
+from shardlab.data.samples import SEPARATE_SHARE, Recipe, build_indices
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.routing import drop, load_loss
 from shardlab.grid.layout import Layout
@@ -35,7 +38,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 from tests.docs import test_numerals
-from tests.docs.page import EXERCISE, spanish_page
+from tests.docs.page import EXERCISE, ROOT, spanish_page
 from tests.docs.test_numerals import PAGES, SCALE, UNIT, find_fault, normalize
 
 TABLES = tomllib.loads(Path(__file__).with_name("exercises.toml").read_text("utf-8"))
@@ -54,7 +57,14 @@ NAMES: dict[str, Any] = {
     **{each.__name__: each for each in FUNCTIONS},
     **{name: getattr(memory, name) for name in ("LAYER", "CORE", "PARAMETERS")},
     **{name: getattr(memory, name) for name in ("DENSE_PARAMETERS", "EXPERT_PARAMETERS")},
-    **{"HEAD": HEAD, "DTYPES": DTYPES, "SURPLUS": SURPLUS, "np": np, "torch": torch},
+    **{
+        "SEPARATE_SHARE": SEPARATE_SHARE,
+        "HEAD": HEAD,
+        "DTYPES": DTYPES,
+        "SURPLUS": SURPLUS,
+        "np": np,
+        "torch": torch,
+    },
     **test_numerals.NAMES,  # whose `bubble` takes a schedule's name
     **{"lost": bubble, "__builtins__": builtins},
 }
@@ -114,36 +124,47 @@ def find_wrong_equations(text: str) -> Iterator[str]:
             continue
         for left, right, side in zip(values, values[1:], sides[1:], strict=False):
             single = VALUE.fullmatch(side.strip(" ()"))
-            digits = len(single[1].partition(".")[2]) if single else 0
-            scale = SCALE.get(single[2] or "", 1) if single else 1
-            if single and f"{left / scale:.{digits}f}" == single[1].replace(",", ""):
-                continue
-            if single or not math.isclose(left, right):
+            if not single:
+                scale, digits, holds = 1, 0, math.isclose(left, right)
+            else:
+                scale, digits = SCALE.get(single[2] or "", 1), len(single[1].partition(".")[2])
+                holds = f"{left / scale:.{digits}f}" == single[1].replace(",", "")
+                if not digits and single[2] != "%":  # a whole number is hardly rounded
+                    holds = holds and math.isclose(left, right, rel_tol=0.005)
+            if not holds:
                 yield f"{whole}: gives {left / scale:,.{digits + 2}f}"
 
 
-def find_unexplained(exercise: Exercise, keys: set[str]) -> Iterator[str]:
-    """Yield each number of an answer that no rule explains."""
-    answer = exercise.answer
-    for bold in BOLD.findall(answer):
+def find_unexplained(exercise: Exercise, keys: set[str], given: set[str]) -> Iterator[str]:
+    """Yield each number of a problem that no rule explains."""
+    question, answer = exercise.question, exercise.answer.replace("**", "")
+    for bold in BOLD.findall(exercise.answer):
         if bold not in keys and NUMBER.search(bold):
             yield f"{bold} is not in exercises.toml"
-    plain = answer.replace("**", "")
-    known = {number for text in (exercise.question, *keys) for number in NUMBER.findall(text)}
-    for equation, _ in list_equations(answer):
+    for key in keys:
+        if not has(key, f"{question} {answer}"):
+            yield f"the problem has no {key}"
+    stated = {value[0] for words in given | keys for value in VALUE.finditer(words)}
+    for value in VALUE.finditer(question):
+        if value[2] and value[0] not in stated:
+            yield f"nothing uses {value[0]}"
+    known = {number for text in (question, *keys) for number in NUMBER.findall(text)}
+    plain, operands = PLACE.sub(" ", answer), set[str]()
+    for equation, sides in list_equations(answer):
         plain = plain.replace(equation, " ")
-    for number in NUMBER.findall(PLACE.sub(" ", plain)):
+        singles = [side for side in sides if VALUE.fullmatch(side.strip(" ()"))]
+        known |= {number for side in singles for number in NUMBER.findall(side)}
+        operands |= {number for number in NUMBER.findall(equation) if len(number) > 2}
+    for number in (*NUMBER.findall(plain), *sorted(operands)):
         if number not in known:
             yield f"nothing explains {number}"
-    for key in keys:
-        if not has(key, f"{exercise.question} {answer}".replace("**", "")):
-            yield f"the problem has no {key}"
 
 
 def find_faults(exercise: Exercise, table: dict[str, Any]) -> list[str]:
     """Return what is wrong with a problem in English."""
     entries, names, faults = dict(table), dict(NAMES), []
-    for name, words in entries.pop("given", {}).items():
+    given = entries.pop("given", {})
+    for name, words in given.items():
         if not has(words, exercise.question):
             faults.append(f"the question doesn't give {words}")
         match = VALUE.search(words)
@@ -162,7 +183,7 @@ def find_faults(exercise: Exercise, table: dict[str, Any]) -> list[str]:
     return [
         *faults,
         *find_wrong_equations(exercise.answer),
-        *find_unexplained(exercise, {*entries}),
+        *find_unexplained(exercise, {*entries}, {*given.values()}),
     ]
 
 
@@ -189,6 +210,18 @@ def test_the_spanish_problems_have_the_same_numbers(page: Path) -> None:
                 found = [[match[0] for match in pattern.finditer(text)] for text in texts]
                 both = [sorted(filter(NUMBER.search, matches)) for matches in found]
                 assert both[0] == both[1], original.name
+
+
+@pytest.mark.parametrize("place", TABLES["cards"])
+def test_the_number_of_a_recall_card_is_computed(place: str) -> None:
+    expected = {
+        name: eval(expression, dict(NAMES)) for name, expression in TABLES["cards"][place].items()
+    }
+    page = ROOT / "docs" / f"{place}.md"
+    for path in (page, spanish_page(page)):
+        cards = parse_cards(path.read_text("utf-8"), place)
+        numbers = {card.id.partition("#")[2]: card.number.value for card in cards if card.number}
+        assert numbers == pytest.approx(expected, rel=0.005)
 
 
 PROBLEM = """\
