@@ -83,16 +83,16 @@ def report_balance(ranks: int) -> str:
     """Return how many pairs of a query and a key each rank computes, in each step of the ring."""
     lines = ["pairs of a query and a key that a rank computes, in each step of the ring"]
     for cut, order in CUTS.items():
-        own = order(TOKENS, ranks).view(ranks, -1)  # each rank's positions
-        slowest = []
+        positions = order(TOKENS, ranks).view(ranks, -1)  # of each rank's tokens
+        totals = []
         lines.append(f"{cut}:")
         for rank in range(ranks):
-            keys = [own[(rank - step) % ranks] for step in range(ranks)]
-            pairs = [int((own[rank].unsqueeze(1) >= key).sum()) for key in keys]
-            slowest.append(sum(pairs))
+            keys = [positions[(rank - step) % ranks] for step in range(ranks)]
+            pairs = [int((positions[rank].unsqueeze(1) >= key).sum()) for key in keys]
+            totals.append(sum(pairs))
             cells = "".join(f"{count:8,}" for count in pairs)
             lines.append(f"  rank {rank} {cells}, together {sum(pairs):6,}")
-        times = max(slowest) * ranks / sum(slowest)
+        times = max(totals) * ranks / sum(totals)
         lines.append(f"  the slowest rank: {times:.2f} x the mean{quote_prediction(cut)}")
     return "\n".join(lines)
 
@@ -109,9 +109,9 @@ def attend_whole(
 
 def draw(groups: int) -> list[Tensor]:
     """Return queries, keys, values and the gradient of the output, of one whole sequence."""
-    drawn = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     return [
-        torch.randn(1, heads, TOKENS, HEAD, generator=drawn).double()
+        torch.randn(1, heads, TOKENS, HEAD, generator=generator).double()
         for heads in (HEADS, groups, groups, HEADS)
     ]
 
@@ -123,9 +123,9 @@ def report_way(kind: str, groups: int, axis: Axis) -> str:
         context.check_heads(HEADS, groups)
     except ValueError as error:
         return f"{kind}: refused: {error}"
-    own = context.positions(TOKENS // axis.size)
+    positions = context.positions(TOKENS // axis.size)
     whole = draw(groups)
-    local = [x[:, :, own] for x in whole]
+    local = [x[:, :, positions] for x in whole]
     for x in (*whole[:3], *local[:3]):
         x.requires_grad_()
     with Ledger() as ledger:
@@ -135,7 +135,7 @@ def report_way(kind: str, groups: int, axis: Axis) -> str:
     right = attend_whole(*whole[:3])
     right.backward(whole[3])
     pairs = [(out, right), *((x.grad, y.grad) for x, y in zip(local[:3], whole[:3], strict=True))]
-    off = max(float((x - y[:, :, own]).detach().abs().max()) for x, y in pairs)
+    off = max(float((x - y[:, :, positions]).detach().abs().max()) for x, y in pairs)
     lines = [f"{kind}: compared with one process {compare(off)}"]
     for at, phase in enumerate(("forward", "backward")):
         messages = Counter(entry.op for entry in ledger.select(phase=phase) if entry.op != "recv")
@@ -168,11 +168,11 @@ def report_mask(axis: Axis) -> str:
     lines = ["attention through your mask: the largest error of each chunk of queries"]
     for cut, of in CUTS.items():
         order = of(TOKENS, axis.size)
-        own = order.view(axis.size, -1)[axis.rank]
-        out = MaskedContext(axis).attend(*(x[:, :, own] for x in whole))
+        positions = order.view(axis.size, -1)[axis.rank]
+        out = MaskedContext(axis).attend(*(x[:, :, positions] for x in whole))
         out = ops.gather_along(out, axis, 2)[:, :, order.argsort()]
         errors = (out - attend_whole(*whole)).abs().amax((0, 1, 3)).view(chunks, -1).amax(1)
-        owners = order.argsort().view(chunks, -1)[:, 0] // len(own)
+        owners = order.argsort().view(chunks, -1)[:, 0] // len(positions)
         lines += [
             f"{cut}:",
             "  chunk" + "".join(f"{chunk:6}" for chunk in range(chunks)),
@@ -187,10 +187,12 @@ def report_mask(axis: Axis) -> str:
 
 def read_batch(step: int, ignored: bool) -> tuple[Tensor, Tensor]:
     """Return words and next words of whole sequences, [B, S]; two words may follow each."""
-    drawn = torch.Generator().manual_seed(step)
-    words = [torch.randint(0, VOCAB, (len(ANSWERS),), generator=drawn)]
+    generator = torch.Generator().manual_seed(step)
+    words = [torch.randint(0, VOCAB, (len(ANSWERS),), generator=generator)]
     for _ in range(LENGTH):
-        words.append((3 * words[-1] + torch.randint(0, 2, words[0].shape, generator=drawn)) % VOCAB)
+        words.append(
+            (3 * words[-1] + torch.randint(0, 2, words[0].shape, generator=generator)) % VOCAB
+        )
     text = torch.stack(words, 1)
     targets = text[:, 1:].clone()
     for sequence, (begin, end) in enumerate(ANSWERS if ignored else ()):
@@ -261,8 +263,8 @@ def report(settings: Settings, world: World) -> str:
         return report_mask(axis)
     head = f"{TOKENS} tokens on {axis.size} ranks; {HEADS} heads and {settings.groups} groups of "
     ways = [report_way(kind, settings.groups, axis) for kind in KINDS]
-    most = math.gcd(HEADS, settings.groups)
-    ways.append(f"Ulysses can use at most {most} ranks{quote_prediction('most ranks')}")
+    limit = math.gcd(HEADS, settings.groups)
+    ways.append(f"Ulysses can use at most {limit} ranks{quote_prediction('most ranks')}")
     return "\n\n".join([
         f"{head}keys and values, of {HEAD} numbers of 8 bytes",
         report_balance(axis.size),

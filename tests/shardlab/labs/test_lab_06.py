@@ -179,6 +179,7 @@ def test_each_way_equals_one_process_and_the_balance_is_that_of_the_kernel(pool:
     counts, grouped = pool(4).run(run_reports, cases)[0]
     assert counts.count("compared with one process equal") == 3
     assert "ulysses: refused" in grouped and "at most 2 ranks" in grouped
+    assert "rank 1    8,256  16,384       0       0, together 24,640" in counts  # in runs
     share = 128
     for rank in range(4):
         row = [
