@@ -69,6 +69,30 @@ def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
     assert scratch.run("check", "../mine").returncode == 1
 
 
+def test_a_lab_in_new_folders_makes_them(scratch: Scratch) -> None:
+    done = scratch.run("new", "lectures/2026/x", "--from", "01-scratch")
+    assert done.returncode == 0, done
+    assert "`shardbook check lectures/2026/x`" in done.stdout
+    assert {path.name for path in (scratch.book / "lectures/2026/x").iterdir()} >= {"lab.toml"}
+
+
+def test_folders_made_for_a_lab_that_fails_go_again_and_a_file_in_the_way_is_named(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting.lab_file, "load", _fail)
+    with pytest.raises(OSError, match="disk full"):
+        starting.from_lab("lectures/2026/x", "01-scratch", "en", scratch.book)
+    assert not scratch.book.joinpath("lectures").exists()
+    scratch.book.joinpath("lectures").write_text("mine\n")
+    done = scratch.run("new", "lectures/2026/x", "--from", "01-scratch")
+    assert done.returncode == 2 and "lectures is not a folder" in done.stderr
+    assert scratch.book.joinpath("lectures").read_text() == "mine\n"
+
+
+def _fail(folder: Path) -> None:
+    raise OSError("disk full")
+
+
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
 def test_what_is_there_already_is_never_written_over(scratch: Scratch, kind: str) -> None:
     place = scratch.book / "experiments/mine"

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from notelab.book.discovery import labs_below
@@ -87,8 +88,9 @@ def _target_folder(name: str, here: Path) -> Path:
     target = (experiments if bare else (here / path).parent).resolve() / path.name
     if os.path.lexists(target):
         raise NotelabError(f"{display_path(target)} already exists", hint="nothing was written")
-    if not target.parent.is_dir():
-        raise NotelabError(f"{display_path(target.parent)} is not a folder", hint="create it first")
+    nearest = next(folder for folder in target.parents if os.path.lexists(folder))
+    if not nearest.is_dir():
+        raise NotelabError(f"{display_path(nearest)} is not a folder", hint="nothing was written")
     return target
 
 
@@ -158,8 +160,9 @@ def _create_lab(
     """Write the lab under another name, read it as a check would, and then rename it."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
     place = shlex.quote(display_path(target))
+    new_folders = [folder for folder in target.parents if not folder.exists()]
     try:
-        scratch.mkdir()
+        scratch.mkdir(parents=True)
         _write(scratch / LAB_FILE, text)
         for name, commit in commits.items():
             _write(scratch / name, pins.format_pin(commit))
@@ -170,6 +173,9 @@ def _create_lab(
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        for folder in new_folders:
+            with suppress(OSError):  # it holds the lab
+                folder.rmdir()
     lines = [
         f"{display_path(target)}/",
         *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles])),
