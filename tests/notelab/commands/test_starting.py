@@ -60,6 +60,16 @@ def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
     assert not list(scratch.book.glob("experiments/.*"))
 
 
+def test_a_new_lab_compares_with_the_same_earlier_pages(scratch: Scratch) -> None:
+    scratch.book.joinpath("01-before.md").write_text("# Before\n\nNothing.\n", "utf-8")
+    scratch.replace("lab.toml", "[lab]", '[lab]\nmin-new-choices = 2\nbefore = ["../../0*.md"]')
+    assert scratch.run("new", "readings/mine", "--from", "01-scratch").returncode == 0
+    table = load(scratch.book / "readings/mine").file.lab
+    assert (table.min_new_choices, table.before) == (2, ["../../0*.md"])
+    assert scratch.run("new", "../mine", "--from", "01-scratch").returncode == 0
+    assert load(scratch.root / "mine").file.lab.before == []
+
+
 def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
     scratch: Scratch,
 ) -> None:

@@ -47,7 +47,8 @@ def from_lab(name: str, wanted: str, language: str, here: Path) -> list[str]:
             raise NotelabError(f"{wanted} has no pin to start from: {pin.problem}")
     return _create_lab(
         target,
-        _head(file, language, _solution_pages(origin, file, own_pages, target)) + tables,
+        _head(origin, file, language, _solution_pages(origin, file, own_pages, target), target)
+        + tables,
         {sources[source].pin: pin.commit for source, pin in commits.items()},
         {note: _title(origin / note, language) for note in own_pages},
     )
@@ -114,7 +115,18 @@ def _solution_pages(origin: Path, file: LabFile, own_pages: list[str], target: P
     return [Path(os.path.relpath(place, target)).as_posix() for place in existing]
 
 
-def _head(file: LabFile, language: str, solution: list[str]) -> str:
+def _earlier_pages(origin: Path, file: LabFile, target: Path) -> list[str]:
+    """Return the globs of `before` as globs from `target`, if the pages are in its repository."""
+    globs = []
+    for glob in file.lab.before:
+        base, pattern = pages.split_glob(origin, glob)
+        if not base.is_relative_to(repository_root(target)):
+            return []
+        globs.append((Path(os.path.relpath(base, target)) / pattern).as_posix())
+    return globs
+
+
+def _head(origin: Path, file: LabFile, language: str, solution: list[str], target: Path) -> str:
     table, headings = file.lab, file.lab.closing_heading
     max_lines = table.max_lines if table.max_lines != LabTable("").max_lines else None
     settings: dict[str, object] = {
@@ -123,6 +135,8 @@ def _head(file: LabFile, language: str, solution: list[str]) -> str:
         "max-lines": max_lines,
         "ignore": table.ignore,
     }
+    if before := _earlier_pages(origin, file, target):
+        settings |= {"min-new-choices": table.min_new_choices, "before": before}
     settings |= {f"closing-heading.{of}": heading for of, heading in headings.items()}
     return _lab_table(table.title, language, **settings) + "\n"
 

@@ -122,9 +122,12 @@ def _find_faults(file: LabFile) -> Iterator[tuple[str, str]]:
             if code not in RULES:
                 hint = did_you_mean(code.upper(), RULES)
                 yield f"{table}.ignore: {code[:40]!r} is no rule's code", hint
-    for glob in file.lab.pages:
-        if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
-            yield f"lab.pages must hold relative globs, not {glob!r}", ""
+    if file.lab.min_new_choices and not file.lab.before:
+        yield "lab.min-new-choices needs lab.before, the pages with which it compares", ""
+    for key, globs in (("pages", file.lab.pages), ("before", file.lab.before)):
+        for glob in globs:
+            if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
+                yield f"lab.{key} must hold relative globs, not {glob!r}", ""
 
 
 def _find_source_faults(name: str, source: SourceTable) -> Iterator[tuple[str, str]]:
