@@ -65,7 +65,9 @@ def test_the_wheel_holds_one_package_and_what_the_checker_needs_beside_it(wheel:
     metadata = f"shardbook-{__version__}.dist-info"
     assert {name.partition("/")[0] for name in files} == {"notelab", metadata}
     pages = {name.removeprefix("notelab/rules/pages/") for name in files if name.endswith(".md")}
-    assert pages == {page.name for page in (ROOT / "docs/reference/rules").glob("N*.md")}
+    grammars = {f"{name}{ending}.md" for name in ("lab-file", "notes") for ending in ("", ".es")}
+    rule_pages = {page.name for page in (ROOT / "docs/reference/rules").glob("N*.md")}
+    assert pages == rule_pages | grammars
     rest = {Path(n).name for n in files if not n.startswith(metadata) and Path(n).suffix != ".py"}
     scripts = {name for name in rest - pages if name.endswith(".js")}
     assert "mermaid.min.js" in scripts and "VERSION" in rest

@@ -79,6 +79,34 @@ def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
     assert scratch.run("check", "../mine").returncode == 1
 
 
+def test_a_lab_in_another_language_has_english_hints_and_a_heading_to_fill_in(
+    scratch: Scratch,
+) -> None:
+    done = scratch.run("new", "mine", "--from", "01-scratch", "--language", "fr")
+    assert done.returncode == 0, done
+    new_lab = scratch.book / "experiments/mine"
+    note = (new_lab / "note.md").read_text("utf-8")
+    assert "The lab asks for: at least 2 choices" in note and "\n## …\n" in note
+    assert load(new_lab).file.notes["note.md"].closing_mentions["fr"] == ["lab 02"]
+    checked = scratch.run("check", "experiments/mine")
+    finding = "N109 experiments/mine/lab.toml sets no `closing-heading.fr`"
+    assert finding in checked.stdout
+    lab = (new_lab / "lab.toml").read_text("utf-8")
+    lab = lab.replace('closing-heading.fr = ""', 'closing-heading.fr = "Relier les points"')
+    (new_lab / "lab.toml").write_text(lab, "utf-8")
+    (new_lab / "note.md").write_text(note.replace("## …", "## Relier les points"), "utf-8")
+    checked = scratch.run("check", "experiments/mine")
+    assert "N111" in checked.stdout and "N109" not in checked.stdout
+
+
+@pytest.mark.parametrize("language", ["french", "FR", "f", "", "../fr"])
+def test_a_language_is_two_letters(scratch: Scratch, language: str) -> None:
+    for origin in (("--from", "01-scratch"), ("--repo", ".")):
+        done = scratch.run("new", "mine", *origin, "--language", language)
+        assert done.returncode == 2 and "is no language" in done.stderr
+    assert not scratch.book.joinpath("experiments/mine").exists()
+
+
 def test_a_lab_in_new_folders_makes_them(scratch: Scratch) -> None:
     done = scratch.run("new", "lectures/2026/x", "--from", "01-scratch")
     assert done.returncode == 0, done

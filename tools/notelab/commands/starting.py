@@ -28,19 +28,16 @@ def from_lab(name: str, wanted: str, language: str, here: Path) -> list[str]:
     """Create a lab with the conditions and pins of another; return what was done.
 
     Raises:
-        NotelabError: there is no such lab, it lacks that language, or the folder exists.
+        NotelabError: there is no such lab, that is no language, or the folder exists.
     """
+    _check_language(language)
     target, origin = _target_folder(name, here), _origin_folder(wanted, here)
     file = decode(origin / LAB_FILE)
     owner = origin / file.lab.sources_from if file.lab.sources_from else origin
     sources = decode(owner / LAB_FILE).sources
-    if language not in file.lab.languages:
-        languages = ", ".join(file.lab.languages)
-        raise NotelabError(
-            f"{wanted} is not in {language!r}", hint=f"--language, one of: {languages}"
-        )
     own_pages = [note for note in [*file.notes, *file.diagrams] if not note.startswith("../")]
-    tables = _copy_tables(owner, "sources.") + _copy_tables(origin, "notes.", "diagrams.")
+    tables = _copy_tables(owner, "sources.")
+    tables += _add_language(_copy_tables(origin, "notes.", "diagrams."), file, language)
     commits = {source: pins.read(source, owner / table.pin) for source, table in sources.items()}
     for pin in commits.values():
         if not pin.commit:
@@ -60,12 +57,14 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     Raises:
         NotelabError: the repository has no such ref or can't be asked, or the folder exists.
     """
+    _check_language(language)
     target, is_own = _target_folder(name, Path.cwd()), url == "."
     root = repository_root(target.parent)
     called = root.name if is_own else url.rstrip("/").rpartition("/")[2]
     source = re.sub(r"[^A-Za-z0-9_-]+", "-", called.removesuffix(".git")).lstrip("-_0123456789")
     source = source.lower()[:40] or "source"
-    title = {"en": f"Reading {source}", "es": f"Lectura de {source}"}[language]
+    titles = {"en": f"Reading {source}", "es": f"Lectura de {source}"}
+    title = titles.get(language, titles["en"])
     where = f"{'path' if is_own else 'url'} = {json.dumps(url)}"
     text = _lab_table(title, language)
     text += fill_template("repository", source=source, where=where)
@@ -74,6 +73,19 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     new_source = Source(source, "" if is_own else url, "", local_repository=str(root) * is_own)
     commit = open_session(mirrors, source=source, refresh=True).library.resolve(new_source, ref)
     return _create_lab(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
+
+
+def _check_language(language: str) -> None:
+    if not lab_file.LANGUAGE.match(language):
+        raise NotelabError(f"{language[:40]!r} is no language", hint="give two letters, as in `fr`")
+
+
+def _add_language(tables: str, file: LabFile, language: str) -> str:
+    """Return the tables of notes with the closing's mentions in a language that the lab lacks."""
+    if language in file.lab.languages:
+        return tables
+    mentions = rf"(?m)^closing-mentions = \{{(.*?)\b{file.lab.languages[0]} = (\[[^]]*\])"
+    return re.sub(mentions, rf"closing-mentions = {{\1{language} = \2", tables)
 
 
 def _target_folder(name: str, here: Path) -> Path:
@@ -116,11 +128,11 @@ def _solution_pages(origin: Path, file: LabFile, own_pages: list[str], target: P
 
 
 def _earlier_pages(origin: Path, file: LabFile, target: Path) -> list[str]:
-    """Return the globs of `before` as globs from `target`, if the pages are in its repository."""
+    """Return the globs of `before` as globs from `target`, if its repository has the pages."""
     globs = []
     for glob in file.lab.before:
         base, pattern = pages.split_glob(origin, glob)
-        if not base.is_relative_to(repository_root(target)):
+        if not base.is_relative_to(repository_root(target)) or not any(base.glob(pattern)):
             return []
         globs.append((Path(os.path.relpath(base, target)) / pattern).as_posix())
     return globs
@@ -138,7 +150,10 @@ def _head(origin: Path, file: LabFile, language: str, solution: list[str], targe
     if before := _earlier_pages(origin, file, target):
         settings |= {"min-new-choices": table.min_new_choices, "before": before}
     settings |= {f"closing-heading.{of}": heading for of, heading in headings.items()}
-    return _lab_table(table.title, language, **settings) + "\n"
+    heading = ""
+    if not {**lab_file.DEFAULT_CLOSINGS, **headings}.get(language):
+        heading = f'closing-heading.{language} = ""  # fill in: the heading that closes a note\n'
+    return _lab_table(table.title, language, **settings) + heading + "\n"
 
 
 def _lab_table(title: str, language: str, **settings: object) -> str:
@@ -149,7 +164,7 @@ def _lab_table(title: str, language: str, **settings: object) -> str:
         for key, value in settings.items()
         if value
     ]
-    text = "# What the notes of this lab must hold. The fields: docs/reference/lab-file.md\n\n"
+    text = "# What the notes of this lab must hold. The fields: `shardbook explain lab-file`\n\n"
     return text + "[lab]\n" + "".join(lines)
 
 

@@ -19,6 +19,15 @@ def check_closing_section(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Fi
     if not mentions:
         return
     closing_heading = lab.closing_heading(view.page.language)
+    if not closing_heading:
+        lab_file = display_path(lab.folder / LAB_FILE)
+        yield view.finding(
+            "N109",
+            TOP,
+            f"{lab_file} sets no `closing-heading.{view.page.language}`",
+            expected="under `[lab]`, the heading of the last section in the language of the page",
+        )
+        return
     closings = [
         heading
         for heading in note.headings
