@@ -10,7 +10,7 @@ from notelab.errors import NotelabError
 _HERE = Path(__file__).resolve().parents[1]
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
 _REFERENCE = _HERE.parents[1] / "docs" / "reference"
-_PLACES = (_HERE / "rules" / "pages", _REFERENCE / "rules", _REFERENCE)
+_PLACES = [place for of in (_HERE / "reference", _REFERENCE) for place in (of / "rules", of)]
 GRAMMARS = ("lab-file", "notes")
 
 
