@@ -6,11 +6,13 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path
 from notelab.finding import Finding
+from notelab.lab.pages import list_earlier_pages
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
 from notelab.rules import constraints, languages, limits, pins, unjudged
@@ -81,6 +83,10 @@ def _check_lab(
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += rules.findings(view)
     findings += rules.numbers.stale_findings()
+    if all_pages and book.lab.file.lab.min_new_choices:
+        cache = bench.cache.file_for(book.lab.root)
+        earlier = [parsed_page.parse(page, cache) for page in list_earlier_pages(book.lab)]
+        findings += limits.check_new_choices(book, earlier)
     findings += rules.citations.lock.lock_findings(
         tally.used, tally.sound, {view.page.key for view in book.views} if all_pages else None
     )

@@ -31,6 +31,8 @@ class LabTable(_Table, frozen=True):
     ignore: list[str] = []
     solution: list[str] = []
     candidates: list[str] = []
+    min_new_choices: Count | None = None
+    before: list[str] = []
     in_progress: bool = False
 
 
