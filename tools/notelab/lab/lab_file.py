@@ -3,7 +3,7 @@
 import re
 from codecs import BOM_UTF8
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -32,6 +32,7 @@ class LabTable(_Table, frozen=True):
     solution: list[str] = []
     candidates: list[str] = []
     in_progress: bool = False
+    style: Literal["", "canonical"] = ""
 
 
 class SourceTable(_Table, frozen=True):
