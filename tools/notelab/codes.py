@@ -42,6 +42,7 @@ RULES: dict[str, str] = {
     "N230": "unjudged-citation",
     "N231": "label-disagrees",
     "N232": "absent-file",
+    "N233": "other-form",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -9,13 +9,12 @@ import msgspec
 
 from notelab.book.sibling_locks import KnownBlob, SiblingLocks
 from notelab.cache import cache_key, code_version, get_or_compute
-from notelab.cited import outline
+from notelab.cited import outline, tokens
 from notelab.cited.outline import Outline
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.page import tokens
 from notelab.sources.answers import (
     Absent,
     FoundFile,
