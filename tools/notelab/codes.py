@@ -15,6 +15,7 @@ RULES: dict[str, str] = {
     "N111": "closing-not-one-paragraph",
     "N112": "closing-ties-nothing",
     "N113": "hidden-character",
+    "N114": "too-few-new-choices",
     "N120": "pin-missing",
     "N121": "pin-malformed",
     "N122": "pin-unknown",
@@ -41,6 +42,7 @@ RULES: dict[str, str] = {
     "N230": "unjudged-citation",
     "N231": "label-disagrees",
     "N232": "absent-file",
+    "N233": "other-form",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -9,13 +9,12 @@ import msgspec
 
 from notelab.book.sibling_locks import KnownBlob, SiblingLocks
 from notelab.cache import cache_key, code_version, get_or_compute
-from notelab.cited import outline
+from notelab.cited import outline, tokens
 from notelab.cited.outline import Outline
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.page import tokens
 from notelab.sources.answers import (
     Absent,
     FoundFile,
@@ -148,6 +147,10 @@ class Evidence:
     def file(self, source: str, path: str) -> CitedFile | None:
         """Return the gathered file at a path of a source, or None if it wasn't gathered."""
         return self._files.get((source, path))
+
+    def list_sibling_paths(self, source: str) -> list[str]:
+        """Return the files of a source, at its pin, that other labs of the repository cite."""
+        return self._sibling_locks.list_paths(self.source(source))
 
     def unknown_commit(self, source: str) -> str:
         """Return which providers say that a source's pin is no commit, or ''."""

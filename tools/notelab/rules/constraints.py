@@ -6,8 +6,9 @@ from itertools import takewhile
 from notelab.book.evidence import CitedFile
 from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile, cache_key
+from notelab.cited import tokens
 from notelab.finding import Finding
-from notelab.page import results_page, tokens
+from notelab.page import results_page
 from notelab.page.citation import Span
 
 
