@@ -16,7 +16,8 @@ from tests.docs.page import ROOT
 # Lines of code: what the plan for the house asks, and what there may be today.
 LIMITS = {
     "tools/shardlab": (7_000, 8_950),
-    "tools/notelab": (8_000, 10_715),  # with `cite` in the tree of a source (65 lines)
+    # With `cite` in the tree of a source (65 lines), and exports of recall's answers (80 lines).
+    "tools/notelab": (8_000, 10_800),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines).
     "tools/costlab": (6_000, 8_690),
     "tools/sitelab": (1_200, 1_850),
