@@ -163,9 +163,9 @@ def own_repository_script(scratch: Scratch, adopted: Path) -> list[str]:
     """Return the commands of the page, with the names that a reader replaces, and the hook file."""
     here = {
         "python3 -m venv .venv": f"[ -d .venv ] || cp -a '{adopted.parent}' .venv",
-        "pip install 'shardbook @ git+ADDRESS@COMMIT'": "shardbook --version",
-        ".venv/bin/pip install 'shardbook @ git+ADDRESS@COMMIT'": ".venv/bin/shardbook --version",
-        "pip install --upgrade 'shardbook @ git+ADDRESS@COMMIT'": "shardbook --version",
+        "pip install 'git+ADDRESS@COMMIT'": "shardbook --version",
+        ".venv/bin/pip install 'git+ADDRESS@COMMIT'": ".venv/bin/shardbook --version",
+        "pip install --force-reinstall 'git+ADDRESS@COMMIT'": "shardbook --version",
         "pip install pre-commit": "true",
         "pre-commit install": f"'{Path(sys.executable).parent}/pre-commit' install",
         "shardbook lock lectures/reading": "cp ../note.md lectures/reading/reading.md\n"

@@ -99,6 +99,15 @@ def test_a_lab_in_another_language_has_english_hints_and_a_heading_to_fill_in(
     assert "N111" in checked.stdout and "N109" not in checked.stdout
 
 
+def test_a_lab_about_a_repository_without_a_commit_says_what_to_do(
+    scratch: Scratch, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q")
+    done = scratch.run("new", str(tmp_path / "mine"), "--repo", ".")
+    assert done.returncode == 2 and "hint: commit something first" in done.stderr
+    assert not (tmp_path / "mine").exists()
+
+
 @pytest.mark.parametrize("language", ["french", "FR", "f", "", "../fr"])
 def test_a_language_is_two_letters(scratch: Scratch, language: str) -> None:
     for origin in (("--from", "01-scratch"), ("--repo", ".")):

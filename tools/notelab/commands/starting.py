@@ -71,7 +71,12 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     if not is_own:
         check_url(url)
     new_source = Source(source, "" if is_own else url, "", local_repository=str(root) * is_own)
-    commit = open_session(mirrors, source=source, refresh=True).library.resolve(new_source, ref)
+    library = open_session(mirrors, source=source, refresh=True).library
+    try:
+        commit = library.resolve(new_source, ref)
+    except NotelabError as fault:
+        hint = "commit something first, or name another --ref" if is_own else fault.hint
+        raise NotelabError(str(fault), hint=hint) from None
     return _create_lab(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
 
 

@@ -97,13 +97,13 @@ def check_new_choices(book: Workbook, earlier: list[ParsedPage]) -> Iterator[Fin
         and view.page.path.is_relative_to(book.lab.folder)
     ]  # fmt: skip
     choices = [c for view in notes if view.note for c in view.note.choices if c.citations]
-    seen = [(view.filename, c) for view in earlier if view.note for c in view.note.citations]
+    cited = [(view.filename, c) for view in earlier if view.note for c in view.note.citations]
     repeated = []
     for choice in choices:
         pages = (
             filename
-            for filename, citation in seen
-            if any(_share_lines(citation, own) for own in choice.citations)
+            for filename, earlier_citation in cited
+            if any(_share_lines(earlier_citation, citation) for citation in choice.citations)
         )
         if page := next(pages, ""):
             repeated.append(f"“{choice.title.rstrip('.')}” ({page})")
