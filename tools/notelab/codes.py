@@ -38,6 +38,8 @@ RULES: dict[str, str] = {
     "N215": "weak-anchor",
     "N216": "foreign-permalink",
     "N217": "behind-the-pin",
+    "N218": "moved-lines",
+    "N219": "changed-lines",
     "N230": "unjudged-citation",
     "N231": "label-disagrees",
     "N232": "absent-file",

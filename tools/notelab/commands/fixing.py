@@ -14,7 +14,6 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from notelab.book.evidence import State
 from notelab.book.moved import find_moved_lines
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
@@ -79,11 +78,15 @@ def _move_in_lock(lock: Lock, moved: Mapping[Move, Counter[str]]) -> str:
         entry = citations[source].pop(old)
         if rest := Counter(entry.pages) - pages:
             citations[source][old] = change(entry, pages=dict(rest))
+    sources = dict(lock.sources)
     for (source, old, new), pages in moved.items():
+        files = sources[source].files
+        paths = [key.removeprefix(f"{source}:").rpartition(":L")[0] for key in (old, new)]
+        sources[source] = change(sources[source], files={**files, paths[1]: files[paths[0]]})
         target = citations[source].get(new)
         counts = Counter(target.pages if target else {}) + pages
         citations[source][new] = change(lock.citations[source][old], pages=dict(counts))
-    return lock_file.dump(change(lock, citations=citations))
+    return lock_file.dump(change(lock, sources=sources, citations=citations))
 
 
 class _PageFixer:
@@ -129,19 +132,22 @@ class _PageFixer:
         first, last = sorted((citation.first, citation.last))
         target = change(citation, first=first, last=last)
         self._book.resolver.gather([target])
-        file = self._book.resolver.resolve(target).file
-        if file is None or file.state is not State.PROVED or last - first >= self._max_lines:
+        resolved = self._book.resolver.resolve(target)
+        file = resolved.file or next(iter(resolved.candidates), None)
+        if file is None or last - first >= self._max_lines:
             return "", citation
         key = target.key_in(file.source)
         locked = self._book.lock.citation(file.source, key) if self._book.lock else None
         if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
-            rows = find_moved_lines(file, locked, last - first + 1)
-            if len(rows) != 1:
+            places = find_moved_lines(self._book.evidence, file, locked, last - first + 1)
+            if len(places) != 1 or citation.by_symbol or citation.form in ("range", "address"):
                 return "", citation
-            target = change(target, first=rows[0], last=rows[0] + last - first)
+            path, row = places[0]
+            target = change(target, path=path, first=row, last=row + last - first)
             page = self._view.page.key if self._view.page.original is None else ""
             move_key = file.source, key, target.key_in(file.source)
             self._moved.setdefault(move_key, Counter()).update([page] if page else [])
+            return file.source, target
         is_inside = target.first > 0 and target.last <= len(file.lines)
         return (file.source, target) if is_inside else ("", citation)
 
