@@ -44,6 +44,7 @@ RULES: dict[str, str] = {
     "N231": "label-disagrees",
     "N232": "absent-file",
     "N233": "other-form",
+    "N234": "quotation-differs",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -32,6 +32,7 @@ class LabTable(_Table, frozen=True):
     solution: list[str] = []
     candidates: list[str] = []
     in_progress: bool = False
+    quotes: bool = False
     style: Literal["", "canonical"] = ""
 
 
