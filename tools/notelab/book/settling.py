@@ -7,6 +7,7 @@ repinning see a single form. The citation's `text` stays as it is written.
 
 import posixpath
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -16,9 +17,11 @@ from notelab.book.resolve import Resolver
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
+from notelab.lines import split_lines
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
+from notelab.sources.answers import WORKTREE, Offered
 
 Change = Callable[[Citation], Citation | None]  # None: it is no citation
 
@@ -54,9 +57,12 @@ class Settling:
                 if (citation.relative or is_dotted) and not citation.source:
                     return self._resolve_relative(citation, view)
                 ref = citation.tag or citation.commit
-                if citation.repository and not citation.problem and not is_commit(ref):
-                    return self._resolve_ref(citation, ref)
-                return citation
+                if not citation.repository or citation.problem:
+                    return citation
+                own = self._own in self._resolver.of_repository(citation)
+                if own and self._pins[self._own].commit == WORKTREE:
+                    return self._resolve_own(citation, ref)
+                return citation if is_commit(ref) else self._resolve_ref(citation, ref)
 
             return change
 
@@ -117,11 +123,7 @@ class Settling:
             locked = self._lock.sources.get(source)
             present = (State.PROVED, State.LOCKED)
             names = {file.path for file in self._evidence.list_files() if file.state in present}
-            git = self._evidence.library.clone(self._evidence.source(source))
-            if git:
-                from notelab.sources.git.tree import list_names
-
-                names |= set(list_names(git, self._pins[source].commit))
+            names |= set(self._evidence.library.list_names(self._evidence.source(source)))
             names |= set(locked.files if locked else ())
             ends = (path.split("/", at)[at] for path in names for at in range(path.count("/") + 1))
             self._paths[source] = frozenset(ends)
@@ -154,6 +156,29 @@ class Settling:
                 commit = self._pins[name].commit
                 return msgspec.structs.replace(citation, commit=commit, tag=known_ref, path=path)
         return msgspec.structs.replace(citation, commit=ref)
+
+    def _resolve_own(self, citation: Citation, ref: str) -> Citation:
+        """Read a permalink to a repository whose source is its working tree.
+
+        A branch follows the working tree. The lines at a tag or commit must be those of the working
+        tree; if this clone lacks the commit, the lock decides.
+        """
+        source = self._evidence.source(self._own)
+        git = self._evidence.library.clone(source)
+        settled = msgspec.structs.replace(citation, commit=WORKTREE, tag=ref)
+        full = ref if is_commit(ref) else f"refs/tags/{ref}"
+        ran = git.run("cat-file", "blob", f"{full}:{citation.path}") if git else None
+        if ran is None or ran.status or settled == citation:
+            return settled
+        from notelab.sources.git.worktree import offer
+
+        answer = offer(Path(source.local_repository), {citation.path: None})[citation.path]
+        new = split_lines(answer.data) if isinstance(answer, Offered) else []
+        lines = slice(citation.first - 1, citation.last)
+        if split_lines(ran.out)[lines] == new[lines]:
+            return settled
+        problem = f"is a link to lines at `{ref[:12]}` that the working tree has no longer there"
+        return msgspec.structs.replace(citation, problem=problem)
 
     def _is_pin(self, name: str, ref: str) -> bool | None:
         """Tell whether a tag names the pin; None if it isn't known, or a branch that has moved."""
@@ -231,7 +256,12 @@ class Settling:
         if len(matches) != 1:
             what = "no symbol" if not matches else f"{len(matches)} symbols"
             return msgspec.structs.replace(citation, problem=f"names {what} of `{citation.path}`")
-        return msgspec.structs.replace(citation, first=matches[0].top, last=matches[0].last)
+        return msgspec.structs.replace(
+            citation,
+            first=matches[0].top,
+            last=matches[0].last,
+            by_symbol=self._pins[file.source].commit == WORKTREE,
+        )
 
 
 def files_of(

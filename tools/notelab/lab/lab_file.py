@@ -34,6 +34,7 @@ class LabTable(_Table, frozen=True):
     min_new_choices: Count | None = None
     before: list[str] = []
     in_progress: bool = False
+    quotes: bool = False
     style: Literal["", "canonical"] = ""
 
 

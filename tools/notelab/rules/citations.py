@@ -129,8 +129,11 @@ class Judge:
         if finding := self._check_source(context):
             return finding
         resolved = self._resolver.resolve(citation)
-        if resolved.file:
-            return resolved.file
+        looked_up = [resolved.file] if resolved.file else resolved.candidates
+        known = [file for file in looked_up if file.state in (State.PROVED, State.ABSENT)]
+        drift = next(filter(None, (self.lock.find_drift(context, each) for each in known)), None)
+        if drift or resolved.file:
+            return drift or resolved.file
         if resolved.rivals:
             return context.finding(
                 "N204",
