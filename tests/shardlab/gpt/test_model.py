@@ -360,3 +360,14 @@ def in_thirds(world: World) -> float:
 
 def test_a_mean_over_three_context_ranks_is_rounded_in_the_losses_dtype(pool: Any) -> None:
     assert max(pool(3).run(in_thirds)) <= EXACT
+
+
+def test_stages_may_have_unequal_numbers_of_blocks() -> None:
+    whole_model, tokens = GPT(GPTConfig(**BASE), tensor=Axis.alone()), batch()[0]
+    parts = [range(0), range(2)]
+    first, last = (
+        GPT(GPTConfig(**BASE), tensor=Axis.alone(), stage=i, stages=2, blocks=blocks)
+        for i, blocks in enumerate(parts)
+    )
+    assert [len(first.layers), len(last.layers)] == [0, 2]
+    assert torch.equal(last(first(tokens)), whole_model(tokens))

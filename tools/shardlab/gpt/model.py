@@ -51,9 +51,10 @@ class GPT(CopyableModule):
         dropout_seed: of dropout masks, one for each data rank; None for `seed` and the data rank,
             which StepGradients and FSDP know (without them the ranks drop the same elements).
         stage: 0 … stages − 1.
-        stages: of the pipeline; divides `config.layers`.
+        stages: of the pipeline; divides `config.layers`, unless `blocks` says which are here.
         device: of parameters.
         experts: `ExpertAxes.of(grid)`, where the config has experts; None for one rank.
+        blocks: the numbers of this stage's blocks in the whole model; None for an equal share.
         context: how sequences are cut over the context axis: this rank is then given its own tokens
             and targets (`context.shard`), and S below is their number.
 
@@ -67,6 +68,7 @@ class GPT(CopyableModule):
         seed: int = 0, dropout_seed: int | None = None,
         stage: int = 0, stages: int = 1, device: torch.device | str = "cpu",
         experts: ExpertAxes | None = None, context: ContextParallel | None = None,
+        blocks: range | None = None,
     ) -> None:  # fmt: skip
         """Make this stage's part."""
         super().__init__()
@@ -74,7 +76,10 @@ class GPT(CopyableModule):
             tensor.size, hidden=config.hidden, heads=config.heads, kv_heads=config.groups,
             ffn=config.ffn_width,
         )  # fmt: skip
-        check_pipeline(stages, layers=config.layers)
+        if blocks is None:
+            check_pipeline(stages, layers=config.layers)
+            share = config.layers // stages
+            blocks = range(stage * share, (stage + 1) * share)
         if not 0 <= stage < stages:
             raise ValueError(f"stage {stage} of {stages}: expected 0 <= stage < {stages}")
         self.config = config
@@ -96,7 +101,6 @@ class GPT(CopyableModule):
             )  # fmt: skip
         if self.first:
             self._make_positions(dropout_seed)
-        share = config.layers // stages
         self.layers = nn.ModuleDict(
             {
                 str(index): Block(
@@ -104,7 +108,7 @@ class GPT(CopyableModule):
                     sequence_parallel=self.sequence_parallel,
                     dropout_seed=dropout_seed, experts=experts, context=context,
                 )
-                for index in range(stage * share, (stage + 1) * share)
+                for index in blocks
             }
         )  # fmt: skip
         if self.last:
