@@ -72,8 +72,9 @@ def compare(off: float) -> str:
 def quote_prediction(name: str, at: int | None = None) -> str:
     """Return what faulty.py predicts, to be printed behind what was counted."""
     prediction = faulty.PREDICTED.get(name)
-    number = prediction if at is None or prediction is None else prediction[at]
-    return f"; you predicted {'nothing' if number is None else number}"
+    if at is not None and isinstance(prediction, (tuple, list)):
+        prediction = dict(enumerate(prediction)).get(at)
+    return f"; you predicted {'nothing' if prediction is None else prediction}"
 
 
 # ---------------------------------------------------------------------- one attention, counted
@@ -256,7 +257,11 @@ def report_training(settings: Settings, axis: Axis) -> str:
 def report(settings: Settings, world: World) -> str:
     """Return what rank 0 prints."""
     axis = world.whole
-    zigzag.check_sequence(TOKENS, axis.size)
+    if LENGTH % (2 * axis.size):
+        raise ValueError(
+            f"{axis.size} ranks don't cut a sequence into {2 * axis.size} equal chunks: choose "
+            "--nproc-per-node=2, 4 or 8"
+        )
     if settings.train > 0:
         return report_training(settings, axis)
     if settings.mask:
@@ -289,7 +294,7 @@ def main() -> int:
     with World.join(backend="gloo") as world:
         try:
             lines = report(settings, world)
-        except ValueError as error:  # a sequence that the ranks don't cut; the message says which
+        except ValueError as error:  # a number of ranks; the message says which will do
             if world.rank == 0:
                 print(f"attend.py: error: {error}", file=sys.stderr)
             report_reason(str(error))

@@ -22,7 +22,7 @@ LIMITS = {
     "tools/costlab": (6_000, 8_690),
     "tools/sitelab": (1_200, 1_850),
     "tools/pages": (1_600, 1_850),  # with the pages of lab 06
-    "experiments": (1_900, 3_500),  # with the museum's rooms, a grader of each sentence, and lab 06
+    "experiments": (1_900, 3_510),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
 FILES = 506  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST

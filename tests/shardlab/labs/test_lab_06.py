@@ -192,9 +192,12 @@ def test_each_way_equals_one_process_and_the_balance_is_that_of_the_kernel(pool:
         assert f"rank {rank} " + "".join(f"{pairs:8,}" for pairs in row) in counts
 
 
+PREDICTED = {"ring": (768, 1536), "all-gather": (5,), "ulysses": 384, "in runs": 1.75}
+
+
 def run_solution(world: World, cases: list[dict[str, Any]]) -> list[str]:
     faulty = script(FILES / "attend.py").faulty
-    with patch.dict(vars(faulty)):
+    with patch.dict(vars(faulty), PREDICTED=PREDICTED):
         exec(read_solution(), vars(faulty))
         return run_reports(world, cases)
 
@@ -206,3 +209,11 @@ def test_with_the_solution_both_repaired_functions_train_as_one_process_does(poo
     trained, mask = pool(4).run(run_solution, cases)[0]
     assert trained.count("compared with one process equal") == 5
     assert mask.splitlines()[-1].split() == ["error", *["0.00"] * 8]
+
+
+def test_predictions_are_shown_behind_what_was_counted_however_they_are_written(pool: Any) -> None:
+    (counts,) = pool(4).run(run_solution, [{}])[0]
+    shown = [line.partition("; you predicted ")[2] for line in counts.splitlines()]
+    assert [words for words in shown if words] == [
+        "1.75", "nothing", "768", "1536", "5", "nothing", "384", "384", "nothing",
+    ]  # fmt: skip
