@@ -7,8 +7,6 @@ names expressions for the others. `test_numerals.py` says what an entry may be i
 
 Three rules hold an answer: what it prints in bold is in its table; its equations of numbers hold;
 each other number is in the question or in the table.
-
-The table `cards` gives the numbers of recall cards, each with its expression.
 """
 
 import builtins
@@ -24,7 +22,6 @@ import numpy as np
 import pytest
 import torch
 
-from notelab.recall.cards import parse_cards
 from shardlab.context.zigzag import positions
 from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import SURPLUS
@@ -38,7 +35,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 from tests.docs import test_numerals
-from tests.docs.page import EXERCISE, ROOT, spanish_page
+from tests.docs.page import EXERCISE, spanish_page
 from tests.docs.test_numerals import PAGES, SCALE, UNIT, find_fault, normalize
 
 TABLES = tomllib.loads(Path(__file__).with_name("exercises.toml").read_text("utf-8"))
@@ -210,18 +207,6 @@ def test_the_spanish_problems_have_the_same_numbers(page: Path) -> None:
                 found = [[match[0] for match in pattern.finditer(text)] for text in texts]
                 both = [sorted(filter(NUMBER.search, matches)) for matches in found]
                 assert both[0] == both[1], original.name
-
-
-@pytest.mark.parametrize("place", TABLES["cards"])
-def test_the_number_of_a_recall_card_is_computed(place: str) -> None:
-    expected = {
-        name: eval(expression, dict(NAMES)) for name, expression in TABLES["cards"][place].items()
-    }
-    page = ROOT / "docs" / f"{place}.md"
-    for path in (page, spanish_page(page)):
-        cards = parse_cards(path.read_text("utf-8"), place)
-        numbers = {card.id.partition("#")[2]: card.number.value for card in cards if card.number}
-        assert numbers == pytest.approx(expected, rel=0.005)
 
 
 PROBLEM = """\
