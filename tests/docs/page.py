@@ -10,6 +10,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[2]
+# A worked problem: its number and text, then the fold with its name and its answer.
+EXERCISE = re.compile(
+    r"^\*\*(\d+)\. ((?:(?!\?\?\? ).*\n)+)"
+    r'\?\?\? example ([\w-]+) "(?:Answer|Respuesta) \1"\n((?: {4}.*\n|\n)+)',
+    re.M,
+)
 PROGRAMS = ("make", "shardbook", "tools/bench", "python", "torchrun", "pytest", "git", "apt")
 
 

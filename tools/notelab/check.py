@@ -10,8 +10,10 @@ from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import CheckSession, Workbook, open_labs
-from notelab.errors import display_path
+from notelab.errors import NotelabError, display_path
 from notelab.finding import Finding
+from notelab.lab.lab import LAB_FILE
+from notelab.lab.lock import LOCK_FILE
 from notelab.lab.pages import list_earlier_pages
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
@@ -20,7 +22,9 @@ from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
+from notelab.rules.quotations import find_quotations
 from notelab.rules.waivers import Waivers
+from notelab.sources.git.command import list_uncommitted
 
 
 def check_labs(
@@ -128,7 +132,10 @@ class _LabRules:
         yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
-        yield from constraints.findings(view, self._pinned)
+        quotations = list(find_quotations(self._book, view))
+        yield from (finding for _, finding in quotations if finding)
+        allowed = quotations if self._book.lab.file.lab.quotes else []
+        yield from constraints.findings(view, self._pinned, [each.span for each, _ in allowed])
         yield from unjudged.findings(self._book, view)
         if view.page.original is not None:
             yield from languages.findings(self._originals[view.page.original], view)
@@ -191,6 +198,7 @@ def _report_lab(
     book: Workbook, tally: _Tally, waived_count: int, to_do_count: int, *, all_pages: bool
 ) -> LabReport:
     files, notes = book.evidence.list_files(), tally.notes
+    compares = all_pages and book.lab.compares
     return LabReport(
         title=book.lab.file.lab.title,
         folder=tally.lab,
@@ -202,9 +210,22 @@ def _report_lab(
         waived=waived_count,
         in_progress=book.lab.file.lab.in_progress,
         to_do=to_do_count,
-        compares=all_pages and book.lab.compares,
+        compares=compares,
+        committed=compares and _is_committed(book),
         **{field: sum(getattr(note, field) for note in notes) for field in _SUMS},
     )
+
+
+def _is_committed(book: Workbook) -> bool:
+    """Tell whether the lab's notes, its lab file and its lock are committed as they are."""
+    lab = book.lab
+    paths = [view.page.path for view in book.views if view.exists]
+    paths += [path for name in (LAB_FILE, LOCK_FILE) if (path := lab.folder / name).exists()]
+    paths = [path for path in paths if path.is_relative_to(lab.folder)]
+    try:
+        return list_uncommitted(lab.root, paths) == []
+    except NotelabError:  # git fails: `compare` says why
+        return False
 
 
 def _find_unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:

@@ -25,11 +25,14 @@ def payload(traffic: Traffic) -> int:
     return sum(call.payload * count for call, count in traffic.all.items())
 
 
+def attention_of(kind: str, **widths: int) -> Traffic:
+    """What a rank of four sends, with 4 MiB each of queries, keys and values unless told."""
+    sizes = {"tokens": 4 * 2048, "queries": 1024, "keys": 1024, "itemsize": 2} | widths
+    return formulas.context_attention(kind, ranks=4, **sizes)
+
+
 def forward_of(kind: str) -> float:
-    """What a rank of four sends in forward, with 4 MiB each of queries, keys and values."""
-    sizes = {"tokens": 4 * 2048, "queries": 1024, "keys": 1024, "itemsize": 2}
-    traffic = formulas.context_attention(kind, ranks=4, **sizes)
-    return Traffic(forward=traffic.forward).wire
+    return Traffic(forward=attention_of(kind).forward).wire
 
 
 class Numbers:
@@ -93,6 +96,12 @@ MADE: dict[str, Callable[[], float]] = {
         build_indices(np.array([1_000_000], np.int32), range(1), Recipe(sequence=1024)).order
     ),
     "docs/labs/05-from-text-to-the-batch#step-begins": lambda: first_read(10, 256, ranks=4, rank=3),
+    "docs/labs/06-long-sequences#ring-backward": lambda: (
+        Traffic(backward=attention_of("ring", keys=512).backward).wire
+    ),
+    "docs/labs/06-long-sequences#ulysses-ranks": lambda: max(
+        ranks for ranks in range(1, 33) if 32 // 2 % ranks == 8 // 2 % ranks == 0
+    ),
     "docs/labs/01-three-d#tensor-sums": lambda: payload(
         formulas.embedding(**TUTOR) + formulas.block(**TUTOR) * 4 + formulas.column_parallel(**HEAD)
     ),

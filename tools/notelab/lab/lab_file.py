@@ -3,7 +3,7 @@
 import re
 from codecs import BOM_UTF8
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -34,6 +34,8 @@ class LabTable(_Table, frozen=True):
     min_new_choices: Count | None = None
     before: list[str] = []
     in_progress: bool = False
+    quotes: bool = False
+    style: Literal["", "canonical"] = ""
 
 
 class SourceTable(_Table, frozen=True):

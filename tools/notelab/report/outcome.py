@@ -82,6 +82,7 @@ class LabReport(msgspec.Struct):
     in_progress: bool = False
     to_do: int = 0
     compares: bool = False  # all of it was checked, and it has the solution of another lab
+    committed: bool = False  # it compares, and its notes are committed as they are
     unparsed: dict[str, Unparsed] = {}
 
 

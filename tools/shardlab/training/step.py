@@ -34,7 +34,7 @@ from shardlab.fsdp import FSDP
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import number_replicas
-from shardlab.layers.sharding import copies_of
+from shardlab.layers.sharding import copies_of, is_first
 from shardlab.training.counted_tokens import CountedTokens
 from shardlab.training.sharded_gradients import ShardedGradients
 
@@ -273,7 +273,7 @@ class StepGradients:
 
 def _holds_copy(model: Any) -> bool:
     """Return whether a model has a tied weight that another stage counts."""
-    return getattr(model, "tied_weight", None) is not None and not model.first
+    return getattr(model, "tied_weight", None) is not None and not is_first(model)
 
 
 def _refuse_other_context(model: Any, grid: Grid) -> None:
