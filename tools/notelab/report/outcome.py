@@ -47,7 +47,7 @@ class SourceReport(msgspec.Struct):
 
 
 class Unparsed(msgspec.Struct):
-    """A cited file without structure rules although its language has them: the reason, and a count.
+    """A cited file without a structure rule: the reason, and a count.
 
     `citations` counts its citations that were proved, by their lines and names alone.
     """
@@ -62,7 +62,7 @@ class LabReport(msgspec.Struct):
     `lock_only` gives, for each file whose text was not available, the number of its citations that
     were checked against the lock only. Of the proved citations, `by_wheel` are of files that only a
     wheel proves, and `unstructured` are of files whose statements are not parsed. `unparsed` are
-    those of these files whose language has structure rules.
+    these files, with the reasons.
     """
 
     title: str
