@@ -145,10 +145,6 @@ def test_what_a_reader_takes_for_a_citation_is_judged_as_one(citation: str) -> N
         "`a/b.py:L1..L3`",
         "`a/b.py:L1\u200b`",
         "`see a/b.py:L1-L2 there`",
-        "<code>a/b.py:L1</code>",
-        "<p>a/b.py:L1</p>",
-        "see a/b.py:L1-L2",
-        "\\`a/b.py:L1\\`",
     ],
 )
 def test_a_slip_of_the_pen_is_no_other_citation(citation: str) -> None:

@@ -268,9 +268,11 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
 @pytest.mark.parametrize(
     ("form", "carried"),
     [
-        ("`scaler.py:22-25`", "`pkg/scaler.py:L24-L27`"),
-        ("`pkg/scaler.py#L22-L25`", "`pkg/scaler.py:L24-L27`"),
-        ("`pkg/scaler.py:14-15, 22-25`", "`pkg/scaler.py:L16-L17, L24-L27`"),
+        ("`scaler.py:22-25`", "`scaler.py:24-27`"),
+        ("`pkg/scaler.py#L22-L25`", "`pkg/scaler.py#L24-L27`"),
+        ("`pkg/scaler.py:14-15, 22-25`", "`pkg/scaler.py:16-17, 24-27`"),
+        ("`scaler.py`, lines 22–25,", "`scaler.py`, lines 24–27,"),
+        ("pkg/scaler.py:22-25", "pkg/scaler.py:24-27"),
         ("`pkg/scaler.py#combine`", "`pkg/scaler.py#combine`"),
     ],
 )

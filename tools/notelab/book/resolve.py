@@ -74,7 +74,8 @@ class Resolver:
     def list_wanted_files(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
         """Yield source and path of every file that the citations may mean."""
         for citation in citations:
-            if not citation.problem and citation.first <= citation.last:
+            is_usable = not citation.problem and citation.form != "maybe"
+            if is_usable and citation.first <= citation.last:
                 yield from ((name, citation.path) for name in self._sources(citation))
 
     def _sources(self, citation: Citation) -> list[str]:

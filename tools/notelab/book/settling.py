@@ -20,7 +20,7 @@ from notelab.page.citation import Citation
 from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
 
-Change = Callable[[Citation], Citation]
+Change = Callable[[Citation], Citation | None]  # None: it is no citation
 
 
 class Settling:
@@ -46,7 +46,10 @@ class Settling:
         own_source = next((name for name, table in self._lab.sources.items() if table.path), "")
 
         def settle(view: ParsedPage) -> Change:
-            def change(citation: Citation) -> Citation:
+            def change(citation: Citation) -> Citation | None:
+                if citation.form == "maybe":
+                    known = self.knows(citation.path)
+                    return msgspec.structs.replace(citation, form="code") if known else None
                 if citation.relative and not citation.source:
                     return self._resolve_relative(citation, view, own_source)
                 ref = citation.tag or citation.commit
@@ -60,6 +63,7 @@ class Settling:
 
     def resolve_paths(self, views: list[ParsedPage]) -> list[ParsedPage]:
         """Resolve ends of paths and symbols, once the files are gathered."""
+        self._paths.clear()  # more files are known now
         path_ends = [citation for citation in _list_citations(views) if self._is_path_end(citation)]
         ends = map(self._find_ends, path_ends)
         self._evidence.gather(paths[0] for paths in ends if len(paths) == 1)
@@ -82,13 +86,12 @@ class Settling:
         The lock, the gathered files and clones on disk are searched; no remote is asked.
         """
         named = path.partition(":")[2] if path.partition(":")[0] in self._pins else path
-        ending = f"/{named}"
-        for name, pin in self._pins.items():
-            if pin.commit and any(f"/{name}".endswith(ending) for name in self._list_paths(name)):
-                return True
-        return False
+        return any(
+            named in self._list_paths(name) for name, pin in self._pins.items() if pin.commit
+        )
 
     def _list_paths(self, source: str) -> frozenset[str]:
+        """Return the paths of a source that are known here, and all ends of them."""
         if source not in self._paths:
             locked = self._lock.sources.get(source)
             present = (State.PROVED, State.LOCKED)
@@ -98,7 +101,9 @@ class Settling:
                 from notelab.sources.git.tree import list_names
 
                 names |= set(list_names(git, self._pins[source].commit))
-            self._paths[source] = frozenset(names | set(locked.files if locked else ()))
+            names |= set(locked.files if locked else ())
+            ends = (path.split("/", at)[at] for path in names for at in range(path.count("/") + 1))
+            self._paths[source] = frozenset(ends)
         return self._paths[source]
 
     def _resolve_relative(self, citation: Citation, view: ParsedPage, own_source: str) -> Citation:
@@ -220,13 +225,16 @@ def _list_citations(views: list[ParsedPage]) -> Iterable[Citation]:
 def _map_citations(view: ParsedPage, change: Change) -> ParsedPage:
     """Return a page with each citation replaced by `change`; if none changes, the same page."""
     note = view.note
-    if note is None or all(change(citation) is citation for citation in note.citations):
+    if note is None:
+        return view
+    every = (citation for block in note.blocks for citation in block.citations)
+    if all(change(citation) is citation for citation in every):
         return view
 
     def cells(before: list[ProseBlock]) -> list[ProseBlock]:
         return [
             msgspec.structs.replace(
-                cell, citations=[change(citation) for citation in cell.citations]
+                cell, citations=[new for each in cell.citations if (new := change(each))]
             )
             for cell in before
         ]

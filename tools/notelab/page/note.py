@@ -132,5 +132,6 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def citations(self) -> list[Citation]:
-        """Return all citations: those of the choices, then the rest."""
-        return [citation for block in self.blocks for citation in block.citations]
+        """Return all citations: those of the choices, then the rest; no code that may be one."""
+        every = (citation for block in self.blocks for citation in block.citations)
+        return [citation for citation in every if citation.form != "maybe"]

@@ -65,7 +65,7 @@ class Judge:
 
     def _judge_page(self, view: ParsedPage, note: Note) -> list[Verdict]:
         max_lines = view.page.table.max_lines or self._lab.file.lab.max_lines
-        occurrences = Counter(citation.key for citation in note.citations)
+        occurrences = Counter(cited.key for cited in note.citations if not cited.problem)
         return [
             self._judge_citation(
                 CitationContext(view, block, citation, max_lines, occurrences[citation.key])
