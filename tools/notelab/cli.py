@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from notelab import __version__
+from notelab.audit.command import audit
 from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
@@ -74,6 +75,7 @@ def cli() -> None:
 
 
 cli.add_command(new)
+cli.add_command(audit)
 cli.add_command(compare)
 cli.add_command(recall)
 cli.add_command(repin)

@@ -111,7 +111,7 @@ def _comments(root: "Node", lines: list[str]) -> set[int]:
         node = waiting.pop()
         first, last = _rows(node)
         if node.type not in _COMMENTS:
-            waiting += node.named_children
+            waiting += node.named_children if last > first else ()
         elif not lines[first - 1][: node.start_point.column].strip():
             rows |= set(range(first, last + 1))
     return rows
@@ -140,7 +140,8 @@ class _Reader:
             if node.type not in _SYMBOLS:
                 self._header(node, _rows(node)[0])
             for child in node.named_children:
-                self.visit(child, prefix, parent)
+                if child.start_point.row < child.end_point.row:  # else it adds no line of its own
+                    self.visit(child, prefix, parent)
                 if child.type in _BRANCHES:
                     self._branch(child, _rows(child)[0])
             self._plain_else(node)

@@ -16,10 +16,10 @@ from notelab.sources.git.command import GitCommand
 
 MIN_SHARE = 0.6  # of the distinctive cited lines that a place must have
 _MAX_PLACES = 20  # a line that was added more often is as common as `return result`
-_MIN_CHARACTERS = 6  # letters and digits, below which a line is distinctive of nothing
-_FILE = re.compile(rb"\+\+\+ (?:\"?b/(.*?)\"?\t?$)")
-_HUNK = re.compile(rb"@@ -\S+ \+(\d+)")
-_WORD = re.compile(r"\w")
+# Letters and digits, with fewer of which a line is distinctive of nothing.
+_DISTINCTIVE = re.compile(r"(?:\w\W*){6}")
+_FILE = re.compile(r"\+\+\+ (?:\"?b/(.*?)\"?\t?$)")
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)")
 # By path, each new row with its index in the citation.
 _Positions = dict[str, list[tuple[int, int]]]
 
@@ -87,21 +87,22 @@ class MovedLines:
 def _index_added(diff: bytes) -> dict[str, list[tuple[str, int]]]:
     places: dict[str, list[tuple[str, int]]] = {}
     path, row = "", 0
-    for line in split_lines(diff):
-        if line.startswith(b"+++ ") and (match := _FILE.match(line)):
-            path = match[1].decode("utf-8", "replace")
-        elif match := _HUNK.match(line):
-            row = int(match[1])
-        elif line.startswith(b"+"):
-            text = line[1:].decode("utf-8", "replace").strip()
+    for line in split_lines(diff.decode("utf-8", "replace")):
+        if line.startswith("+"):
+            if line.startswith("+++ ") and (match := _FILE.match(line)):
+                path = match[1]
+                continue
+            text = line[1:].strip()
             if _is_distinctive(text):
                 places.setdefault(text, []).append((path, row))
             row += 1
+        elif line.startswith("@@") and (match := _HUNK.match(line)):
+            row = int(match[1])
     return places
 
 
 def _is_distinctive(line: str) -> bool:
-    return len(_WORD.findall(line)) >= _MIN_CHARACTERS
+    return _DISTINCTIVE.search(line) is not None
 
 
 def _densest_window(
