@@ -93,6 +93,8 @@ cli.add_command(repin)
 @click.option(
     "--strict", is_flag=True, help="Fail on text that looks like a citation but isn't judged."
 )
+@click.option("--fix", "fixing", is_flag=True, help="Print certain fixes of citations, as a diff.")
+@click.option("--write", "writing", is_flag=True, help="With --fix: write them, and check again.")
 @click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
@@ -102,6 +104,8 @@ def check(
     output_format: str,
     quiet: bool,
     strict: bool,
+    fixing: bool,
+    writing: bool,
     watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
@@ -115,14 +119,23 @@ def check(
     from notelab.check import check_labs
     from notelab.report.formats import render_report
 
+    if writing and not fixing:
+        raise click.UsageError("--write goes with --fix")
+
     def run_check() -> int:
         bench = open_session(mirrors, *paths, offline=offline)
         wanted, strays = select_labs(list(paths), bench.lab, may_be_nothing=quiet)
+        diff = ""
+        if fixing:
+            from notelab.commands.fixing import fix
+
+            diff = fix(wanted, bench, write=writing)
+            write(diff, stderr=output_format != "text")
         report = check_labs(wanted, bench, implicit=not paths, strict=strict)
         for stray in strays if not quiet else []:
             say(f"note: {stray} belongs to no lab; not checked", stderr=True)
         write(render_report(report, output_format, quiet=quiet))
-        return EXIT_FINDINGS if report.findings else 0
+        return EXIT_FINDINGS if report.findings or (diff and not writing) else 0
 
     if watch:
         from notelab.commands.watching import keep_checking

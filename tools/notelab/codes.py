@@ -38,9 +38,13 @@ RULES: dict[str, str] = {
     "N215": "weak-anchor",
     "N216": "foreign-permalink",
     "N217": "behind-the-pin",
+    "N218": "moved-lines",
+    "N219": "changed-lines",
     "N230": "unjudged-citation",
     "N231": "label-disagrees",
     "N232": "absent-file",
+    "N233": "other-form",
+    "N234": "quotation-differs",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from notelab.cache import DiskCache
+from notelab.cited import tokens
 from notelab.lab import pins
-from notelab.page import embedded_html, reading, tokens
+from notelab.page import embedded_html, reading
 from tests.notelab.scratch import UPSTREAM, Scratch
 
 SIZE = 256 * 1024 - 64

@@ -135,6 +135,9 @@ def _find_source_faults(name: str, source: SourceTable) -> Iterator[tuple[str, s
     if source.path and (source.url or source.path != "."):
         rule = 'can only be ".", the repository that the lab is in, in place of a url'
         yield f"sources.{name}.path {rule}; found {source.path!r}", ""
+    if source.pin == "HEAD" and not source.path:
+        rule = 'can only be "HEAD" with path = ".", the repository that the lab is in'
+        yield f"sources.{name}.pin {rule}", "name the file that holds the commit"
     try:
         if not source.path:
             check_url(source.url)

@@ -113,7 +113,7 @@ def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "
     if not matches:
         return text
     match = matches[-1 if text.rstrip("`)")[-1:].isdigit() else 0]  # else the path is behind it
-    lines_text = _format_range(text, match[0], first, last)
+    lines_text = format_range(text, match[0], first, last)
     return text[: match.start()] + lines_text + text[match.end() :]
 
 
@@ -131,7 +131,7 @@ def _replace_path(text: str, citation: Citation, path: str) -> str:
     return text.replace(written, path, 1) if written else text
 
 
-def _format_range(text: str, old: str, first: int, last: int) -> str:
+def format_range(text: str, old: str, first: int, last: int) -> str:
     """Return a range in the notation of the old one, of which `text` is the citation."""
     mark = old[0] if old[0] in "Ll" else ""
     if first == last:

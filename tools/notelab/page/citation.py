@@ -44,6 +44,7 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
     relative: bool = False  # a link whose path is relative to the page
     label: str = ""  # of a link: the place that its label cites, if it differs from the target
     form: Form = "code"
+    by_symbol: bool = False  # the lock knows it by its symbol, because its source changes
 
     @property
     def key(self) -> str:
@@ -52,7 +53,8 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
 
     def key_in(self, source: str) -> str:
         """The citation as the lock of `source` writes it; one without a source has no prefix."""
-        citation = format_citation(self.path, self.first, self.last)
+        lines = format_citation(self.path, self.first, self.last)
+        citation = f"{self.path}#{self.symbol}" if self.by_symbol else lines
         return f"{source}:{citation}" if self.source or self.repository else citation
 
 

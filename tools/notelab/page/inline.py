@@ -23,7 +23,8 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # Characters that look like a space but do not separate words for `str.split`.
 _INVISIBLE_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
 _LOCAL_LINES = re.compile(
-    rf"(?![A-Za-z][\w+.-]*:)(?P<path>[^#?\s]+)#(?:lines-)?(?P<lines>(?:(?<=-)|(?=L)){RANGE})"
+    r"(?![A-Za-z][\w+.-]*:)(?P<path>[^#?\s]+)(?:\?[^#\s]*)?"
+    rf"#(?:lines-)?(?P<lines>(?:(?<=-)|(?=L)){RANGE})"
 )
 _MAX_RUNS = 50
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")

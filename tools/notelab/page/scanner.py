@@ -196,7 +196,7 @@ class _Scanner:
     def _add_apart(
         self, text: str, written_path: str, lines: _Token, span: Span, start: int
     ) -> None:
-        """Add a citation for each range of the lines beside a path."""
+        """Add a citation for each range of the lines next to a path."""
         source, path = split_source(written_path)
         at = lines.start
         ranges = list(parse_ranges(lines.text))

@@ -74,6 +74,7 @@ def open_migration(folder: Path, source: str, ref: str, bench: CheckSession) -> 
     lab = bench.lab(folder)
     table = lab.sources[source]
     pin = pins.read(source, lab.pins_folder / table.pin)
+    pins.require_file(pin)
     if not pin.commit:
         raise NotelabError(pin.problem, hint=f"write it with `{pins.format_command(pin)}`")
     commit, new_table = _resolve_target(source, table, pin.commit, ref, bench.library)

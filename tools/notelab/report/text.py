@@ -6,6 +6,7 @@ from itertools import islice
 from notelab.errors import sanitize
 from notelab.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
+from notelab.sources.answers import WORKTREE
 
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
 
@@ -101,7 +102,7 @@ def _list_files(heading: str, files: Mapping[str, str], paint: Painter) -> list[
 
 
 def _format_source(source: SourceReport, paint: Painter) -> list[str]:
-    commit = source.commit[:12] or "no pin"
+    commit = "working tree" if source.commit == WORKTREE else source.commit[:12] or "no pin"
     release = f" ({source.release})" if source.release else ""
     by_provider = ", ".join(
         f"{count} by {name}" for name, count in sorted(source.providers.items())
