@@ -16,13 +16,13 @@ from tests.docs.page import ROOT
 # Lines of code: what the plan for the house asks, and what there may be today.
 LIMITS = {
     "tools/shardlab": (7_000, 8_950),
-    "tools/notelab": (8_000, 11_560),
+    "tools/notelab": (8_000, 12_490),
     "tools/costlab": (6_000, 8_550),  # with the cases that `make benchmark` had in tests
     "tools/sitelab": (1_200, 1_850),
     "tools/pages": (1_600, 1_800),
     "experiments": (1_900, 3_050),  # with the museum's rooms, and a grader of each sentence
 }
-FILES = 511  # in all these rooms; the plan asks for 370
+FILES = 518  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder

@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from notelab import __version__
-from notelab.audit.command import audit
+from notelab.audit.command import adopt, audit
 from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
@@ -75,6 +75,7 @@ def cli() -> None:
 
 
 cli.add_command(new)
+cli.add_command(adopt)
 cli.add_command(audit)
 cli.add_command(compare)
 cli.add_command(recall)
@@ -95,6 +96,9 @@ cli.add_command(repin)
 )
 @click.option("--fix", "fixing", is_flag=True, help="Print certain fixes of citations, as a diff.")
 @click.option("--write", "writing", is_flag=True, help="With --fix: write them, and check again.")
+@click.option(
+    "--baseline", "shrinking", is_flag=True, help="Drop fixed findings from the labs' baselines."
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
@@ -106,6 +110,7 @@ def check(
     strict: bool,
     fixing: bool,
     writing: bool,
+    shrinking: bool,
     watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
@@ -132,6 +137,7 @@ def check(
             diff = fix(wanted, bench, write=writing)
             write(diff, stderr=output_format != "text")
         report = check_labs(wanted, bench, implicit=not paths, strict=strict)
+        report.apply_baselines(wanted, shrink=shrinking)
         for stray in strays if not quiet else []:
             say(f"note: {stray} belongs to no lab; not checked", stderr=True)
         write(render_report(report, output_format, quiet=quiet))

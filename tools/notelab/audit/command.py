@@ -8,7 +8,30 @@ from typing import get_args
 import click
 from msgspec import to_builtins
 
+from notelab.commands.options import mirror_option
 from notelab.report.terminal import say, write
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=URL", help="A repository that is cited."
+)
+@click.option("--lab", "folder", type=click.Path(path_type=Path), help="The new lab's folder.")
+@mirror_option
+def adopt(
+    files: tuple[Path, ...],
+    sources: tuple[str, ...],
+    folder: Path | None,
+    mirrors: tuple[str, ...],
+) -> None:
+    """Make a lab of notes that exist: sources, pins, lock and a baseline of today's findings.
+
+    If nothing says which commit was read, it is found in a clone by the names near the citations.
+    """
+    from notelab.audit.adopt import adopt as adopt_notes
+
+    say(*adopt_notes(list(files), folder, sources, mirrors))
 
 
 @click.command()

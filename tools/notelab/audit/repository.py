@@ -60,22 +60,22 @@ class Repository:
 
     def read(self, commit: str, path: str) -> bytes | None:
         """Return a file's bytes at a commit, or None if it has none or it is too large."""
-        blob = self._find_blob(commit, path)
-        return self._read_blob(blob) if blob else None
+        blob = self.find_blob(commit, path)
+        return self.read_blob(blob) if blob else None
 
     def version(self, path: str, commit: str = "") -> Version | None:
         """Return a file at a commit, by default that of the code, or None if it has none."""
-        blob = self._find_blob(commit or self.commit, path)
+        blob = self.find_blob(commit or self.commit, path)
         key = f"{blob}:{path}"
         if not blob:
             return None
         if key not in self._versions:
-            data = self._read_blob(blob)
+            data = self.read_blob(blob)
             lines = split_lines(data)
             self._versions[key] = Version(path, blob, lines, outline.of_file(path, data))
         return self._versions[key]
 
-    def _find_blob(self, commit: str, path: str) -> str:
+    def find_blob(self, commit: str, path: str) -> str:
         """Return the id of a file's blob, or '' if there is none that is read."""
         if "\n" in path:
             return ""
@@ -86,7 +86,8 @@ class Repository:
         is_read = kind == b"blob" and size <= MAX_FILE_BYTES
         return blob.decode() if is_read else ""
 
-    def _read_blob(self, blob: str) -> bytes:
+    def read_blob(self, blob: str) -> bytes:
+        """Return the bytes of a blob."""
         return bytes(self._batch.get_object_data(blob)[3])
 
     def line_map(self, old: Version, new: Version) -> LineMap:

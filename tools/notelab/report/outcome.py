@@ -1,5 +1,8 @@
 """The outcome of a check: what was found, proved and counted."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import msgspec
 
 from notelab.finding import Finding
@@ -95,6 +98,23 @@ class Report(msgspec.Struct):
     notes: list[NoteReport] = []
     labs: list[LabReport] = []
     to_do: list[Finding] = []
+    baselined: int = 0  # findings that a lab's baseline has
+
+    def apply_baselines(self, wanted: Mapping[Path, set[Path] | None], *, shrink: bool) -> None:
+        """Remove the findings that the labs' baselines have; `shrink` drops the fixed ones there.
+
+        Only a lab of which every page was checked can lose a row of its baseline.
+        """
+        folders = [folder for folder in wanted if (folder / "baseline.json").is_file()]
+        if not folders:
+            return
+        from notelab.audit import baseline
+
+        for folder in folders:
+            self.findings, used = baseline.split(folder, self.findings)
+            self.baselined += used.total()
+            if shrink and wanted[folder] is None:
+                baseline.write(folder, used)
 
     def add(self, report: "Report") -> None:
         """Add the outcome of another lab; a finding that both labs have is listed once."""

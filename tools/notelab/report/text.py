@@ -177,6 +177,7 @@ def _format_summary(report: Report, paint: Painter) -> str:
         _format_count(len(report.findings), "finding"),
         f"{len(report.to_do)} to do" if report.to_do else "",
         f"{waived} waived" if waived else "",
+        f"{report.baselined} in the baseline" if report.baselined else "",
     ]
     text = ", ".join(filter(None, parts))
     return paint("code" if report.findings else "good", text)
