@@ -234,12 +234,13 @@ def _is_committed(book: Workbook) -> bool:
 
 
 def _find_unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:
-    """Return the cited files without structure rules whose language has such rules."""
+    """Return the cited files without a structure rule, each with the reason."""
     unparsed = {}
     for (source, path), citations in sorted(cited.items()):
         file = book.evidence.file(source, path)
-        if file and file.outline and file.outline.unread:
-            unparsed[f"{source}:{path}"] = Unparsed(file.outline.unread, citations)
+        if file and file.outline:
+            reason = file.outline.unread or "its language has no structure rule"
+            unparsed[f"{source}:{path}"] = Unparsed(reason, citations)
     return unparsed
 
 

@@ -94,7 +94,7 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
         counts = {name: _format_count(n, "citation") for name, n in lab.lock_only.items()}
         lines += _list_files(heading, counts, paint)
     if lab.unparsed:
-        heading = "without structure rules, because these files can't be parsed here"
+        heading = "without a structure rule, so that only names hold the lines"
         reasons = {
             name: f"{_format_count(file.citations, 'citation')}: {file.reason}"
             for name, file in lab.unparsed.items()
@@ -180,6 +180,7 @@ def _format_summary(report: Report, paint: Painter) -> str:
         f"{len(report.to_do)} to do" if report.to_do else "",
         _format_count(len(report.warnings), "warning") if report.warnings else "",
         f"{waived} waived" if waived else "",
+        f"{report.baselined} in the baseline" if report.baselined else "",
     ]
     return paint("code" if report.findings else "good", ", ".join(filter(None, parts)))
 
