@@ -50,20 +50,13 @@ FUNCTIONS = (
     *(memory.elements, build_indices, Recipe, greedy_order, normalize_weights),
     *(ExpertConfig, drop, load_loss, math.floor),
 )
+CONSTANTS = ("LAYER", "CORE", "PARAMETERS", "DENSE_PARAMETERS", "EXPERT_PARAMETERS")
 NAMES: dict[str, Any] = {
     **{each.__name__: each for each in FUNCTIONS},
-    **{name: getattr(memory, name) for name in ("LAYER", "CORE", "PARAMETERS")},
-    **{name: getattr(memory, name) for name in ("DENSE_PARAMETERS", "EXPERT_PARAMETERS")},
-    **{
-        "SEPARATE_SHARE": SEPARATE_SHARE,
-        "HEAD": HEAD,
-        "DTYPES": DTYPES,
-        "SURPLUS": SURPLUS,
-        "np": np,
-        "torch": torch,
-    },
+    **{name: getattr(memory, name) for name in CONSTANTS},
+    **{"SEPARATE_SHARE": SEPARATE_SHARE, "SURPLUS": SURPLUS, "HEAD": HEAD, "DTYPES": DTYPES},
     **test_numerals.NAMES,  # whose `bubble` takes a schedule's name
-    **{"lost": bubble, "__builtins__": builtins},
+    **{"lost": bubble, "np": np, "torch": torch, "__builtins__": builtins},
 }
 
 
@@ -83,7 +76,7 @@ def read_exercises(text: str, *, spanish: bool = False) -> list[Exercise]:
     ]
 
 
-def has(words: str, text: str) -> bool:
+def contains(words: str, text: str) -> bool:
     """Return whether a text has these words, not as a part of a longer word or number."""
     return re.search(rf"(?<![\w.,]){re.escape(words)}(?!\w)", text) is not None
 
@@ -139,7 +132,7 @@ def find_unexplained(exercise: Exercise, keys: set[str], given: set[str]) -> Ite
         if bold not in keys and NUMBER.search(bold):
             yield f"{bold} is not in exercises.toml"
     for key in keys:
-        if not has(key, f"{question} {answer}"):
+        if not contains(key, f"{question} {answer}"):
             yield f"the problem has no {key}"
     stated = {value[0] for words in given | keys for value in VALUE.finditer(words)}
     for value in VALUE.finditer(question):
@@ -162,7 +155,7 @@ def find_faults(exercise: Exercise, table: dict[str, Any]) -> list[str]:
     entries, names, faults = dict(table), dict(NAMES), []
     given = entries.pop("given", {})
     for name, words in given.items():
-        if not has(words, exercise.question):
+        if not contains(words, exercise.question):
             faults.append(f"the question doesn't give {words}")
         match = VALUE.search(words)
         assert match, words

@@ -44,7 +44,7 @@ def sums_of(calls: "Counter[Call]") -> int:
     return sum(count for call, count in calls.items() if call.op == "all_reduce")
 
 
-def kept(terms: tuple[Term, ...], recompute: str = "none", **sizes: int) -> float:
+def layer_bytes(terms: tuple[Term, ...], recompute: str = "none", **sizes: int) -> float:
     """Return the bytes that these terms of one layer of 32 heads take."""
     model = Model(layers=1, heads=32, vocabulary=1, **sizes)
     keys = {term.key for term in terms}
@@ -129,8 +129,8 @@ MADE: dict[str, Callable[[], float]] = {
     "docs/theory/07-from-bin-idx-to-a-batch#samples-of-an-epoch": lambda: len(
         build_indices(np.array([1_000_000], np.int32), range(1), Recipe(sequence=1024)).order
     ),
-    "docs/theory/08-memory#scores": lambda: kept(CORE, hidden=64, sequence=64) / 64**2,
-    "docs/theory/08-memory#full-recomputation": lambda: kept(
+    "docs/theory/08-memory#scores": lambda: layer_bytes(CORE, hidden=64, sequence=64) / 64**2,
+    "docs/theory/08-memory#full-recomputation": lambda: layer_bytes(
         (CHECKPOINT,), hidden=12288, sequence=2048, recompute="full"
     ),
     "docs/theory/09-choosing-a-layout#tokens-for-the-network": lambda: (
