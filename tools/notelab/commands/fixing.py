@@ -14,9 +14,9 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from notelab.book.moved import find_moved_lines
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
+from notelab.book.resolve import find_moved_lines
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
 from notelab.lab import lock as lock_file
