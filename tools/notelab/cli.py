@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from notelab import __version__
+from notelab.audit.command import adopt, audit
 from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
@@ -77,6 +78,8 @@ def cli() -> None:
 
 
 cli.add_command(new)
+cli.add_command(adopt)
+cli.add_command(audit)
 cli.add_command(compare)
 cli.add_command(recall)
 cli.add_command(repin)
@@ -108,6 +111,9 @@ cli.add_command(repin)
 )
 @click.option("--fix", "fixing", is_flag=True, help="Print certain fixes of citations, as a diff.")
 @click.option("--write", "writing", is_flag=True, help="With --fix: write them, and check again.")
+@click.option(
+    "--baseline", "shrinking", is_flag=True, help="Drop fixed findings from the labs' baselines."
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
@@ -123,6 +129,7 @@ def check(
     strict: bool,
     fixing: bool,
     writing: bool,
+    shrinking: bool,
     watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
@@ -140,6 +147,8 @@ def check(
 
     if writing and not fixing:
         raise click.UsageError("--write goes with --fix")
+    if shrinking and (select or ignore):
+        raise click.UsageError("--baseline needs every rule: leave --select and --ignore out")
     if Path("-") in paths and (len(paths) > 1 or fixing or watch):
         raise click.UsageError("standard input is checked alone, without --fix and --watch")
 
@@ -161,6 +170,7 @@ def check(
             diff = fix(wanted, bench, write=writing)
             write(diff, stderr=output_format != "text")
         report = check_labs(wanted, bench, implicit=not paths, strict=strict, codes=codes)
+        report.apply_baselines(wanted, shrink=shrinking)
         for stray in strays if not quiet else []:
             say(f"note: {stray} belongs to no lab; not checked", stderr=True)
         return finish(report, has_fixes=bool(diff) and not writing)
@@ -180,13 +190,18 @@ def check(
 @click.argument("rule", required=False)
 @click.option("--language", default="en", show_default=True, help="The page's language: en, es.")
 def explain(rule: str | None, language: str) -> None:
-    """Explain RULE (a code or a name); without it, list all rules."""
+    """Explain RULE (a code or a name); without it, list all rules.
+
+    `explain lab-file` shows the fields of lab.toml, `explain notes` the grammar of a note.
+    """
     from notelab.codes import RULES
     from notelab.commands import explain as pages
 
     if rule is None:
         for code, name in RULES.items():
             say(f"{code}  {name:<28} {pages.summary(code, language)}")
+        for name in pages.GRAMMARS:
+            say(f"      {name:<28} {pages.summary(name, language)}")
         return
     write(pages.page(pages.code_of(rule), language))
 

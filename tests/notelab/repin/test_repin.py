@@ -108,6 +108,14 @@ def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
     assert {name: scratch.read(name) for name in names} == before
 
 
+def test_a_dry_run_writes_nothing(scratch: Scratch) -> None:
+    commit_notes(scratch)
+    release(scratch, MOVED, "v2")
+    done = scratch.run("repin", "up", "v2", "--write", "--dry-run", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert git(scratch.book, "status", "--porcelain") == ""
+
+
 def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
     commit_notes(scratch)
     release(scratch, EDITED, "v2")

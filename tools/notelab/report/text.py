@@ -51,8 +51,9 @@ def write(report: Report, *, colour: bool, detail: Detail = "line") -> str:
 
 
 def _suggest_next(report: Report) -> list[str]:
-    """Return the next command for each own lab that has no finding and nothing to do."""
+    """Return what comes next for each own lab without findings, until that is done."""
     ready = [lab for lab in report.labs if lab.compares and not lab.to_do]
+    ready = [lab for lab in ready if lab.in_progress or not lab.committed]
     flag = "take `in-progress` out of its lab.toml, "
     return [
         sanitize(
@@ -93,7 +94,7 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
         counts = {name: _format_count(n, "citation") for name, n in lab.lock_only.items()}
         lines += _list_files(heading, counts, paint)
     if lab.unparsed:
-        heading = "without structure rules, because these files can't be parsed here"
+        heading = "without a structure rule, so that only names hold the lines"
         reasons = {
             name: f"{_format_count(file.citations, 'citation')}: {file.reason}"
             for name, file in lab.unparsed.items()
@@ -179,6 +180,7 @@ def _format_summary(report: Report, paint: Painter) -> str:
         f"{len(report.to_do)} to do" if report.to_do else "",
         _format_count(len(report.warnings), "warning") if report.warnings else "",
         f"{waived} waived" if waived else "",
+        f"{report.baselined} in the baseline" if report.baselined else "",
     ]
     return paint("code" if report.findings else "good", ", ".join(filter(None, parts)))
 
