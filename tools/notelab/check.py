@@ -9,6 +9,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import CheckSession, Workbook, open_labs
+from notelab.codes import RULES
 from notelab.errors import display_path
 from notelab.finding import Finding
 from notelab.mermaid.diagrams import Diagrams
@@ -28,6 +29,7 @@ def check_labs(
     *,
     implicit: bool = False,
     strict: bool = False,
+    codes: frozenset[str] = frozenset(RULES),
 ) -> Report:
     """Check several labs and return one report.
 
@@ -38,6 +40,7 @@ def check_labs(
             is not a finding.
         strict: text that looks like a citation but is not checked is a finding. Otherwise it is
             counted.
+        codes: the rules whose findings are reported.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
@@ -47,18 +50,12 @@ def check_labs(
         books = open_labs(labs, bench)
         diagrams = _prefetch_diagrams(books, bench)
         for book, pages in zip(books, labs.values(), strict=True):
-            lab_report = _check_lab(
-                book, bench, diagrams, all_pages=pages is None, implicit=implicit
+            report.add(
+                check_book(book, bench, diagrams, all_pages=pages is None, implicit=implicit)
             )
-            report.add(lab_report if strict else _without_strict_findings(lab_report))
     finally:  # keep the results computed before an interrupt
         bench.cache.save()
-    return report
-
-
-def _without_strict_findings(report: Report) -> Report:
-    """Remove the findings that only a strict check reports."""
-    report.findings = [finding for finding in report.findings if finding.code != unjudged.STRICT]
+    report.keep(codes if strict else codes - {unjudged.STRICT})
     return report
 
 
@@ -70,9 +67,16 @@ def _prefetch_diagrams(books: list[Workbook], bench: CheckSession) -> Diagrams:
     return diagrams
 
 
-def _check_lab(
-    book: Workbook, bench: CheckSession, diagrams: Diagrams, *, all_pages: bool, implicit: bool
+def check_book(
+    book: Workbook,
+    bench: CheckSession,
+    diagrams: Diagrams | None = None,
+    *,
+    all_pages: bool = False,
+    implicit: bool = False,
 ) -> Report:
+    """Check an open lab; `all_pages` says that none of its pages was left out."""
+    diagrams = diagrams or _prefetch_diagrams([book], bench)
     rules = _LabRules(book, bench, diagrams)
     findings: list[Finding] = [*pins.pin_findings(book), *pins.release_findings(book)]
     tally = _Tally(display_path(book.lab.folder))
@@ -87,7 +91,7 @@ def _check_lab(
     )
     waivers = Waivers(book.lab, book.views)
     remaining = list(waivers.sift(set(findings)))
-    remaining += waivers.findings(all_pages=all_pages)
+    remaining += waivers.findings()
     unjudged_counts = Counter(
         finding.filename for finding in remaining if finding.code == unjudged.STRICT
     )
@@ -99,6 +103,7 @@ def _check_lab(
     return Report(
         findings=[finding for finding in ordered if finding not in to_do],
         to_do=to_do,
+        warnings=list(waivers.warnings(all_pages=all_pages)),
         notes=tally.notes,
         labs=[_report_lab(book, tally, waivers.waived.total(), len(to_do), all_pages=all_pages)],
     )

@@ -91,13 +91,14 @@ class LabReport(msgspec.Struct):
 class Report(msgspec.Struct):
     """The outcome of a check over one or more labs.
 
-    `to_do` lists what a lab in progress still lacks; it makes no check fail.
+    `to_do` lists what a lab in progress still lacks. Neither it nor `warnings` makes a check fail.
     """
 
     findings: list[Finding] = []
     notes: list[NoteReport] = []
     labs: list[LabReport] = []
     to_do: list[Finding] = []
+    warnings: list[Finding] = []
     baselined: int = 0  # findings that a lab's baseline has
 
     def apply_baselines(self, wanted: Mapping[Path, set[Path] | None], *, shrink: bool) -> None:
@@ -116,11 +117,18 @@ class Report(msgspec.Struct):
             if shrink and wanted[folder] is None:
                 baseline.write(folder, used)
 
+    def keep(self, codes: frozenset[str]) -> None:
+        """Keep only the findings of some rules."""
+        for field in ("findings", "to_do", "warnings"):
+            selected = [each for each in getattr(self, field) if each.code in codes]
+            setattr(self, field, selected)
+
     def add(self, report: "Report") -> None:
         """Add the outcome of another lab; a finding that both labs have is listed once."""
         self.findings = sorted(
             {*self.findings, *report.findings}, key=lambda finding: finding.order
         )
         self.to_do += report.to_do
+        self.warnings += report.warnings
         self.notes += report.notes
         self.labs += report.labs
