@@ -39,7 +39,7 @@ _DEFINES = (
 
 
 _ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
-_COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
+COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ def _definition(name: str) -> re.Pattern[str]:
 def is_definition(version: Version, row: int, name: str) -> bool:
     """Return whether a line defines a name, as far as its text tells."""
     line = version.lines[row - 1]
-    if name not in line or _COMMENT.match(line):
+    if name not in line or COMMENT.match(line):
         return False
     if any(base_name(s.name) == name and s.line == row for s in version.outline.symbols):
         return True
