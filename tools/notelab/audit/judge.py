@@ -162,6 +162,9 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
     if not mentions or fit.mention is None or fit.share < _CLEARLY or new is None:
         return False
     name = fit.mention.name
+    cited_names = carried.old.outline.names_between(place.start, place.end)
+    if any(mention.rival and mention.name not in cited_names for mention in mentions):
+        return False
     if fit.defines:
         return True
     old_rows = carried.old.rows_by_name.get(name, [])
