@@ -44,6 +44,8 @@ def test_the_commands_page_shows_what_check_counts(page: str) -> None:
         ("35-three-d/traced.py", "torch"),
         ("37-batches/check.py", "numpy"),
         ("35-write-it/grade.py", "torch"),
+        ("38-long-sequences/attend.py", "torch"),
+        ("38-long-sequences/grade_faulty.py", "torch"),
     ],
 )
 def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.codes import RULES
-from notelab.errors import display_path
+from notelab.errors import NotelabError, display_path
 from notelab.finding import Finding
+from notelab.lab.lab import LAB_FILE
+from notelab.lab.lock import LOCK_FILE
+from notelab.lab.pages import list_earlier_pages
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
 from notelab.rules import constraints, languages, limits, pins, unjudged
@@ -21,6 +25,7 @@ from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.quotations import find_quotations
 from notelab.rules.waivers import Waivers
+from notelab.sources.git.command import list_uncommitted
 
 
 def check_labs(
@@ -86,6 +91,10 @@ def check_book(
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += rules.findings(view)
     findings += rules.numbers.stale_findings()
+    if all_pages and book.lab.file.lab.min_new_choices:
+        cache = bench.cache.file_for(book.lab.root)
+        earlier = [parsed_page.parse(page, cache) for page in list_earlier_pages(book.lab)]
+        findings += limits.check_new_choices(book, earlier)
     findings += rules.citations.lock.lock_findings(
         tally.used, tally.sound, {view.page.key for view in book.views} if all_pages else None
     )
@@ -194,6 +203,7 @@ def _report_lab(
     book: Workbook, tally: _Tally, waived_count: int, to_do_count: int, *, all_pages: bool
 ) -> LabReport:
     files, notes = book.evidence.list_files(), tally.notes
+    compares = all_pages and book.lab.compares
     return LabReport(
         title=book.lab.file.lab.title,
         folder=tally.lab,
@@ -205,9 +215,22 @@ def _report_lab(
         waived=waived_count,
         in_progress=book.lab.file.lab.in_progress,
         to_do=to_do_count,
-        compares=all_pages and book.lab.compares,
+        compares=compares,
+        committed=compares and _is_committed(book),
         **{field: sum(getattr(note, field) for note in notes) for field in _SUMS},
     )
+
+
+def _is_committed(book: Workbook) -> bool:
+    """Tell whether the lab's notes, its lab file and its lock are committed as they are."""
+    lab = book.lab
+    paths = [view.page.path for view in book.views if view.exists]
+    paths += [path for name in (LAB_FILE, LOCK_FILE) if (path := lab.folder / name).exists()]
+    paths = [path for path in paths if path.is_relative_to(lab.folder)]
+    try:
+        return list_uncommitted(lab.root, paths) == []
+    except NotelabError:  # git fails: `compare` says why
+        return False
 
 
 def _find_unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:

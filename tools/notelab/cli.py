@@ -147,6 +147,8 @@ def check(
 
     if writing and not fixing:
         raise click.UsageError("--write goes with --fix")
+    if shrinking and (select or ignore):
+        raise click.UsageError("--baseline needs every rule: leave --select and --ignore out")
     if Path("-") in paths and (len(paths) > 1 or fixing or watch):
         raise click.UsageError("standard input is checked alone, without --fix and --watch")
 
@@ -188,13 +190,18 @@ def check(
 @click.argument("rule", required=False)
 @click.option("--language", default="en", show_default=True, help="The page's language: en, es.")
 def explain(rule: str | None, language: str) -> None:
-    """Explain RULE (a code or a name); without it, list all rules."""
+    """Explain RULE (a code or a name); without it, list all rules.
+
+    `explain lab-file` shows the fields of lab.toml, `explain notes` the grammar of a note.
+    """
     from notelab.codes import RULES
     from notelab.commands import explain as pages
 
     if rule is None:
         for code, name in RULES.items():
             say(f"{code}  {name:<28} {pages.summary(code, language)}")
+        for name in pages.GRAMMARS:
+            say(f"      {name:<28} {pages.summary(name, language)}")
         return
     write(pages.page(pages.code_of(rule), language))
 

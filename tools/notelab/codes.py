@@ -19,6 +19,7 @@ RULES: dict[str, str] = {
     "N111": "closing-not-one-paragraph",
     "N112": "closing-ties-nothing",
     "N113": "hidden-character",
+    "N114": "too-few-new-choices",
     "N120": "pin-missing",
     "N121": "pin-malformed",
     "N122": "pin-unknown",

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from notelab.cited import fitting, outline
+from notelab.cited import outline, range_fit
 from tests.notelab.scratch import Scratch
 from tests.running import run_program
 
@@ -245,7 +245,7 @@ def accepted(path: str, first: str, last: str) -> bool:
     lines = [line.strip() for line in FILES[path].split("\n")]
     begin = next(n for n, line in enumerate(lines, 1) if line.startswith(first))
     end = next(n for n, line in enumerate(lines, 1) if n >= begin and line.startswith(last))
-    return fitting.is_whole(file, begin, end) and fitting.straddles(file, begin, end) is None
+    return range_fit.is_whole(file, begin, end) and range_fit.straddles(file, begin, end) is None
 
 
 def test_symbols_are_found_in_templates_structs_and_impls() -> None:

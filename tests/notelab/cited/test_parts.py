@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from notelab.cited import fitting, outline
+from notelab.cited import outline, range_fit
 
 SOURCE = textwrap.dedent(
     '''\
@@ -143,7 +143,7 @@ def row(text: str, start: int = 0) -> int:
 def accepted(first: str, last: str) -> bool:
     begin = row(first)
     end = row(last, begin)
-    return fitting.is_whole(FILE, begin, end) and fitting.straddles(FILE, begin, end) is None
+    return range_fit.is_whole(FILE, begin, end) and range_fit.straddles(FILE, begin, end) is None
 
 
 @pytest.mark.parametrize(

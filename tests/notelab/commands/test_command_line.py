@@ -238,6 +238,41 @@ def test_cite_finds_a_file_not_cited_yet_by_path_and_by_module(scratch: Scratch)
         assert scratch.run("cite", "up", symbol).stdout == "`pkg/other.py:L1-L5`\n"
 
 
+def test_cite_finds_in_a_lab_without_citations_what_another_lab_cites(scratch: Scratch) -> None:
+    """Without a clone: the other lab's lock names the file, and the store has it."""
+    assert scratch.run("check").returncode == 0
+    assert scratch.run("new", "mine", "--from", "01-scratch").returncode == 0
+    mine = ("cite", "up", "Scaler.apply", "--lab", "experiments/mine")
+    done = scratch.run(*mine, "--offline", mirror=False)
+    assert (done.returncode, done.stdout) == (0, "`pkg/scaler.py:L13-L19`\n"), done
+
+
+@pytest.mark.parametrize("symbol", ["Amount.half", "half", "Amount", "round_up"])
+def test_cite_finds_in_the_tree_what_no_lab_cites(scratch: Scratch, symbol: str) -> None:
+    files = {
+        "pkg/amounts.py": "class Amount:\n    def half(self):\n        return 0.5\n",
+        "src/rounding.cpp": "int round_up(int x) {\n  return x + 1;\n}\n",
+        "pkg/users.py": "from pkg.amounts import Amount\n\nhalf = Amount().half()\n",
+    }
+    for path, text in files.items():
+        scratch.upstream.joinpath(path).parent.mkdir(exist_ok=True)
+        scratch.upstream.joinpath(path).write_text(text)
+    commit_all(scratch.upstream, "two")
+    assert scratch.run("pin", "up", "main").returncode == 0
+    assert scratch.run("new", "mine", "--from", "01-scratch").returncode == 0
+    done = scratch.run("cite", "up", symbol, "--lab", "experiments/mine")
+    expected = {"Amount": "pkg/amounts.py:L1-L3", "round_up": "src/rounding.cpp:L1-L3"}
+    assert done.stdout == f"`{expected.get(symbol, 'pkg/amounts.py:L2-L3')}`\n", done
+
+
+@pytest.mark.parametrize("symbol", ["Nowhere", "-e", "a b", "x;y", "^.*", "é", "pkg.nowhere.Name"])
+def test_cite_says_what_no_file_has(scratch: Scratch, symbol: str) -> None:
+    assert scratch.run("new", "mine", "--from", "01-scratch").returncode == 0
+    done = scratch.run("cite", "--lab", "experiments/mine", "--", "up", symbol)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert f"no symbol `{symbol}` in the" in done.stderr
+
+
 def test_cite_answers_a_slip_with_the_closest_names(scratch: Scratch) -> None:
     done = scratch.run("cite", "up", "Scaler.aply")
     assert (done.returncode, done.stdout) == (1, "")

@@ -9,7 +9,7 @@ from notelab.audit.dating import History, read_history
 from notelab.audit.judge import State, Verdict, judge
 from notelab.audit.mentions import find_mentions
 from notelab.audit.repository import Repository, open_repository
-from notelab.cited.fitting import find_symbols
+from notelab.cited.range_fit import find_symbols
 from notelab.errors import NotelabError, display_path
 from notelab.page.candidates import Candidate, find_candidates, move, replace
 from notelab.regular_files import read_regular

@@ -151,6 +151,10 @@ class Evidence:
         """Return the gathered file at a path of a source, or None if it wasn't gathered."""
         return self._files.get((source, path))
 
+    def list_sibling_paths(self, source: str) -> list[str]:
+        """Return the files of a source, at its pin, that other labs of the repository cite."""
+        return self._sibling_locks.list_paths(self.source(source))
+
     def unknown_commit(self, source: str) -> str:
         """Return which providers say that a source's pin is no commit, or ''."""
         return self.library.unknown_commit(self.source(source))

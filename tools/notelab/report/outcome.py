@@ -85,6 +85,7 @@ class LabReport(msgspec.Struct):
     in_progress: bool = False
     to_do: int = 0
     compares: bool = False  # all of it was checked, and it has the solution of another lab
+    committed: bool = False  # it compares, and its notes are committed as they are
     unparsed: dict[str, Unparsed] = {}
 
 
@@ -101,6 +102,12 @@ class Report(msgspec.Struct):
     warnings: list[Finding] = []
     baselined: int = 0  # findings that a lab's baseline has
 
+    def keep(self, codes: frozenset[str]) -> None:
+        """Keep only the findings of some rules."""
+        for field in ("findings", "to_do", "warnings"):
+            selected = [each for each in getattr(self, field) if each.code in codes]
+            setattr(self, field, selected)
+
     def apply_baselines(self, wanted: Mapping[Path, set[Path] | None], *, shrink: bool) -> None:
         """Remove the findings that the labs' baselines have; `shrink` drops the fixed ones there.
 
@@ -116,12 +123,6 @@ class Report(msgspec.Struct):
             self.baselined += used.total()
             if shrink and wanted[folder] is None:
                 baseline.write(folder, used)
-
-    def keep(self, codes: frozenset[str]) -> None:
-        """Keep only the findings of some rules."""
-        for field in ("findings", "to_do", "warnings"):
-            selected = [each for each in getattr(self, field) if each.code in codes]
-            setattr(self, field, selected)
 
     def add(self, report: "Report") -> None:
         """Add the outcome of another lab; a finding that both labs have is listed once."""

@@ -51,8 +51,9 @@ def write(report: Report, *, colour: bool, detail: Detail = "line") -> str:
 
 
 def _suggest_next(report: Report) -> list[str]:
-    """Return the next command for each own lab that has no finding and nothing to do."""
+    """Return what comes next for each own lab without findings, until that is done."""
     ready = [lab for lab in report.labs if lab.compares and not lab.to_do]
+    ready = [lab for lab in ready if lab.in_progress or not lab.committed]
     flag = "take `in-progress` out of its lab.toml, "
     return [
         sanitize(

@@ -179,6 +179,19 @@ class Library:
         mirror = self._clone_of(source)
         return open_clone(mirror) if mirror else None
 
+    def find_definitions(self, source: Source, name: str) -> list[str]:
+        """Return the files that define a name, in a clone on disk or in the installed package."""
+        from notelab.sources.definitions import find_in_package, find_in_tree
+        from notelab.sources.package import find_installed
+
+        what = f"{source.name}: looking for {name}"
+        with progress_if_slow(self._progress, what):
+            git = self.clone(source)
+            if git and (paths := find_in_tree(git, source.commit, name)):
+                return paths
+            installed = find_installed(source) if source.wheel else ""
+            return [] if isinstance(installed, str) else find_in_package(installed, name)
+
     def list_names(self, source: Source) -> list[str]:
         """Return the paths of a source that a clone on disk, or the working tree, has."""
         if source.commit == WORKTREE:
