@@ -20,7 +20,7 @@ LIMITS = {
     "tools/notelab": (8_000, 10_800),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines).
     "tools/costlab": (6_000, 8_690),
-    "tools/sitelab": (1_200, 1_850),
+    "tools/sitelab": (1_200, 1_885),  # with the page of all cards (50 lines)
     "tools/pages": (1_600, 1_800),
     "experiments": (1_900, 3_050),  # with the museum's rooms, and a grader of each sentence
 }
