@@ -23,7 +23,6 @@ from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
-from notelab.rules.quotations import find_quotations
 from notelab.rules.waivers import Waivers
 from notelab.sources.git.command import list_uncommitted
 
@@ -137,7 +136,7 @@ class _LabRules:
         yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
-        quotations = list(find_quotations(self._book, view))
+        quotations = list(constraints.find_quotations(self._book, view))
         yield from (finding for _, finding in quotations if finding)
         allowed = quotations if self._book.lab.file.lab.quotes else []
         yield from constraints.findings(view, self._pinned, [each.span for each, _ in allowed])

@@ -16,8 +16,8 @@ from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
 from notelab.report.outcome import Report
 from notelab.sources.answers import WORKTREE
 
-# Rules about what only a lab has, and those about files where there is no repository.
-_OF_LABS = {"N210", "N212", "N216"}
+# Rules that only a lab has, and those about files where there is no repository.
+_OF_LABS = {"N210", "N212", "N216", "N602"}
 _OF_FILES = {"N203", "N213"}
 
 
