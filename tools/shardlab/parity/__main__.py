@@ -9,9 +9,17 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from shardlab.parity.case import NAMES, Case, list_cases, make_case
-from shardlab.parity.session import Result, Session
-from shardlab.parity.subject import ParityError, Subject
+try:
+    from shardlab.parity.case import NAMES, Case, list_cases, make_case
+    from shardlab.parity.session import Result, Session
+    from shardlab.parity.subject import ParityError, Subject
+except ModuleNotFoundError as missing:
+    print(
+        f"shardlab.parity: error: this Python has no {missing.name}: "
+        "pip install 'shardbook[kernels]'",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 
 def main(arguments: list[str] | None = None) -> int:
