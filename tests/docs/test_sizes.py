@@ -15,7 +15,7 @@ from tests.docs.page import ROOT
 
 # Lines of code: what the plan for the house asks, and what there may be today.
 LIMITS = {
-    "tools/shardlab": (7_000, 10_330),  # models by protocol, a Llama, parity, its weights
+    "tools/shardlab": (7_000, 10_350),  # models by protocol, a Llama, parity, its weights
     "tools/notelab": (8_000, 10_650),
     "tools/costlab": (6_000, 8_550),  # with the cases that `make benchmark` had in tests
     "tools/sitelab": (1_200, 1_850),
