@@ -319,5 +319,5 @@ def _demand_fsdp(run: Settings) -> None:
     if run.schedule == "zb-h1":
         raise ValueError(
             "--fsdp with --schedule zb-h1: FSDP reduces gradients in backward, and zb-h1 leaves "
-            "them for later; choose 1f1b"
+            "them for later; choose --schedule 1f1b"
         )

@@ -14,13 +14,19 @@ import pytest
 from click.testing import CliRunner
 
 from costlab import cli
-from costlab.record import options
-from costlab.record.result import Result, save
+from costlab.record import noise, options
+from costlab.record.result import Load, Result, Section, save
 from costlab.run.run import Run
 from costlab.sections import plan
 from tests.running import run_program
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else the machine of the tests does, nothing is said of it."""
+    monkeypatch.setattr(noise, "watch_others", lambda: noise.OtherPrograms(0.0, []))
 
 
 def run_command(*words: str) -> SimpleNamespace:
@@ -107,6 +113,7 @@ def test_without_a_command_the_whole_lab_is_measured(monkeypatch: pytest.MonkeyP
         ["--ranks", "0"],
         ["tp", "--hidden", "x"],
         ["compare", "a"],
+        ["--minutes", "0"],
     ],
 )
 def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
@@ -155,6 +162,42 @@ def test_more_ranks_than_cores_are_said_before_measuring(
     done = CliRunner().invoke(cli.bench, words)
     assert done.exit_code == 0
     assert "note: 900 ranks on" in done.output  # standard error too, under any click
+
+
+def test_a_busy_machine_is_the_first_line_and_its_time_is_the_budgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[Run] = []
+    others = noise.OtherPrograms(0.87, [("chrome", 0.5), ("cc1plus", 0.3)])
+    monkeypatch.setattr(noise, "watch_others", lambda: others)
+    monkeypatch.setattr(Run, "measure", lambda run, *_, **__: runs.append(run))
+    path = tmp_path / "one.json"
+    for words in ([], ["--profile", "full"], ["--minutes", "3"]):
+        done = CliRunner().invoke(cli.bench, ["pipeline", "--out", str(path), *words])
+        assert done.output.startswith(
+            "note: this machine is busy: other programs use 87% of its cores (chrome 50%, "
+            "cc1plus 30%)"
+        )
+    assert [run.result.settings["minutes"] for run in runs] == [10, 40, 3]
+    save(runs[-1].result, path)
+    CliRunner().invoke(cli.bench, ["--resume", str(path), "--minutes", "20"])
+    assert runs[-1].result.settings["minutes"] == 20
+    monkeypatch.setattr(noise, "watch_others", lambda: noise.OtherPrograms(0.05, []))
+    done = CliRunner().invoke(cli.bench, ["pipeline", "--out", str(path)])
+    assert "this machine is busy" not in done.output
+
+
+def test_a_run_that_was_cut_short_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(run: Run, *_: object, **__: object) -> None:
+        run.result.sections["pipeline"] = Section(status="cut", load=Load(missing_rounds=1))
+
+    monkeypatch.setattr(Run, "measure", measure)
+    path = tmp_path / "one.json"
+    done = CliRunner().invoke(cli.bench, ["pipeline", "--out", str(path)])
+    assert done.exit_code == 0
+    assert f"`tools/bench --resume {path}` measures the rest" in done.output
 
 
 def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(

@@ -115,6 +115,8 @@ _OPTIONS = [
     click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
                  show_default=True),
     options.SEED,
+    click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
+                 help="Time for all parts together; 10, or 40 with --profile full."),
     click.option("--timeout", type=click.FloatRange(1), default=60.0, show_default=True,
                  help="Seconds that a collective, or a silence, may take."),
     options.OUT,
@@ -158,6 +160,12 @@ def _measure(names: list[str], *, whole: bool, output_format: str, **settings: A
         click.echo(
             f"{'partial: ' if run.faults else ''}{options.relative(run.result_file)}", err=True
         )
+        if any(section.status == "cut" for section in run.result.sections.values()):
+            file = options.relative(run.result_file)
+            click.echo(
+                f"note: the time was up: `tools/bench --resume {file}` measures the rest, and "
+                "--minutes gives it more time", err=True,
+            )  # fmt: skip
         for fault in run.faults:
             _say_error(str(fault))
         return _leave(BROKE_OFF if run.faults else 0)

@@ -10,7 +10,7 @@ import pytest
 
 from costlab.judge.compare import compare, show
 from costlab.record.names import Name, call, family_of
-from costlab.record.result import Metric, Result, Section
+from costlab.record.result import Load, Metric, Result, Section
 from costlab.sections.collectives.operation import OPERATIONS
 
 DATA = Path(__file__).parents[1] / "data"
@@ -119,6 +119,15 @@ def test_what_only_one_has_and_another_machine_are_said() -> None:
     assert compared.machines == ["another processor: some, other"]
     assert compared.missing == {"count": 1}
     assert not compared.differs
+
+
+def test_a_run_that_was_cut_short_is_told() -> None:
+    first, second = make_run(1), make_run(1)
+    part = second.sections["counts"]
+    part.status, part.load = "cut", Load(rounds=3, missing_rounds=9, missing_launches=2)
+    (line,) = compare(first, second).machines
+    assert line.startswith("the second, counts: ")
+    assert "3 of 12 rounds; launches not measured when the time was up: 2" in line
 
 
 def test_a_run_on_a_busy_machine_is_told() -> None:

@@ -33,6 +33,10 @@ def make_whole_result(**replaced: Section | None) -> Result:
             make_whole_result(tp=Section(status="complete", load=Load(rounds=3, spoiled=2))),
             "a busy machine",
         ),
+        (
+            make_whole_result(tp=Section(status="cut", load=Load(rounds=3, missing_rounds=2))),
+            "tp was cut short when the time was up .*--resume",
+        ),
     ],
 )
 def test_what_is_not_whole_is_refused_and_the_reference_stays(

@@ -37,7 +37,9 @@ class Accounts:
         return Reading(self._at, self._worked, 0.7 * self._at, math.nan)
 
 
-def measure_watched(world: World, foreign_seconds: list[float]) -> tuple[list[float], list[Any]]:
+def measure_watched(
+    world: World, foreign_seconds: list[float], until: tuple[float, ...] = (math.inf, math.inf)
+) -> tuple[list[float], list[Any]]:
     """Measure a step whose seconds are the numbers of its rounds."""
     seconds = iter(float(number) for number in range(1, 100))
     with (
@@ -45,7 +47,9 @@ def measure_watched(world: World, foreign_seconds: list[float]) -> tuple[list[fl
         patch.object(noise.os, "sched_getaffinity", lambda _: {0, 1}),
         patch.object(rounds, "seconds", lambda *_: next(seconds)),
     ):
-        under_way = rounds.measuring(world, {"a": lambda: None}, PLAN, Random(1))
+        under_way = rounds.measuring(
+            world, {"a": lambda: None}, PLAN, Random(1), until=until[world.rank]
+        )
         lines: list[Any] = []
         while True:
             try:
@@ -80,6 +84,41 @@ def test_nothing_is_dropped_where_nothing_else_runs(pool: Any) -> None:
     for times, lines in pool(2).run(measure_watched, [0.0, 0.04, -0.03, 0.06]):
         assert times == [1, 2, 3, 4]
         assert describe(lines[-1]).en.startswith("4 rounds, none dropped: something else used 1.")
+
+
+@pytest.mark.parametrize(
+    ("until", "got"),
+    [((2.5, 2.5), 3), ((math.inf, 2.5), 3), ((0.0, 0.0), 2), ((4.0, 4.0), 4), ((9.0, 9.0), 4)],
+)
+def test_a_part_whose_time_is_up_keeps_its_rounds_and_says_how_many_it_got(
+    pool: Any, until: tuple[float, float], got: int
+) -> None:
+    """At least two; and all ranks end together, though only one saw that the time was up."""
+    for times, lines in pool(2).run(measure_watched, [0.0] * 4, until):
+        assert times == [1, 2, 3, 4][:got]
+        assert lines[-1] == Load(
+            rounds=got, core_seconds=2 * got, foreign=0, missing_rounds=4 - got
+        )
+        assert lines[-1].cut_short == (got < 4)
+        words = f"cut short when the time was up: {got} of 4 rounds"
+        assert (words in describe(lines[-1]).en) == (got < 4)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "until", "kept", "load"),
+    [  # two clean rounds are enough where the time is up; with one, all count and none is to quote
+        ([0.9, 0.0, 0.0], 2.5, [2, 3], {"dropped": 1, "missing_rounds": 2}),
+        ([0.9, 0.0], 1.5, [1, 2], {"spoiled": 1, "missing_rounds": 2}),
+        ([0.9] * 5, 4.5, [1, 2, 3, 4, 5], {"spoiled": 5}),
+    ],
+)
+def test_a_busy_part_whose_time_is_up_keeps_its_clean_rounds(
+    pool: Any, foreign: list[float], until: float, kept: list[int], load: dict[str, int]
+) -> None:
+    for times, lines in pool(2).run(measure_watched, foreign, (until, until)):
+        assert times == kept
+        expected = {"dropped": 0, "spoiled": 0, "missing_rounds": 0} | load
+        assert {name: getattr(lines[-1], name) for name in expected} == expected
 
 
 def test_a_system_that_does_not_say_is_measured_and_said_so(pool: Any) -> None:
@@ -160,6 +199,44 @@ def test_without_the_accounts_nothing_is_known(
     assert read.own_process > 0
 
 
+def test_what_uses_the_cores_before_a_run_is_named(tmp_path: Path) -> None:
+    """A program that spins is found by its name and its share; this process is left out."""
+    spinner = tmp_path / "spinner-of-a-test"
+    spinner.symlink_to(sys.executable)
+    with subprocess.Popen([str(spinner), "-S", "-E", "-c", "while True: pass"]) as program:
+        time.sleep(0.1)  # until it is there, not as long as it may take
+        others = noise.watch_others(0.6)
+        program.kill()
+    shares = dict(others.programs)
+    assert shares["spinner-of-a-te"] > 0.02  # a name has fifteen letters
+    assert others.share >= 0.02
+    assert "spinner-of-a-te " in others.describe() or len(others.programs) > 4
+
+
+def test_a_process_that_ends_or_has_a_strange_name_does_not_stop_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, text in {
+        "11": "11 (a) b\x1b[31m) R" + " 0" * 10 + " 150 50 0 0",
+        "12": "",
+        "13": "13 (cut) R 0 0",
+        "self": "1 (self) R" + " 0" * 20,
+    }.items():
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "stat").write_text(text)
+    (tmp_path / "14").mkdir()  # and no stat any more
+    monkeypatch.setattr(noise, "_PROC", tmp_path)
+    monkeypatch.setattr(noise.os, "sysconf", lambda _: 100)
+    assert noise._processes() == {11: ("a) b?[31m", 2.0)}
+
+
+def test_without_the_accounts_no_machine_is_called_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noise, "_STAT", tmp_path / "none")
+    assert not noise.watch_others(0.01).busy
+
+
 def test_what_is_said_says_it_in_both_languages() -> None:
     for load, word in (
         (Load(rounds=3, core_seconds=6.0), "ninguna"),
@@ -169,6 +246,8 @@ def test_what_is_said_says_it_in_both_languages() -> None:
             "no cites esto",
         ),
         (Load(rounds=3, unwatched=3), "sin vigilar"),
+        (Load(rounds=3, missing_rounds=2), "3 de 5 rondas"),
+        (Load(rounds=3, missing_launches=4), "sin medir al acabarse el tiempo: 4"),
     ):
         assert word in describe(load).es
         assert "{" not in describe(load).es + describe(load).en

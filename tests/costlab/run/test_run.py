@@ -6,14 +6,18 @@ import gzip
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from costlab.publish import summary
 from costlab.record import samples
+from costlab.record import settings as record_settings
 from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
@@ -161,6 +165,128 @@ def test_what_else_ran_counts_each_finished_launch_once(
     assert first.sections["tp"].load == Load(rounds=9)
     Run(Settings(), path, Plain(io.StringIO()), {}, before=first).measure(["tp"])
     assert load(path).sections["tp"].load == Load(rounds=10)
+
+
+class Clock:
+    """A clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def timed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Measure sections whose launches take given seconds; each has four rounds, or is cut short."""
+    path, clock = tmp_path / "one.json", Clock()
+    monkeypatch.setattr(record_settings.time, "perf_counter", clock.perf_counter)
+
+    def run(
+        launches: dict[str, list[float]], *, minutes: float, before: Result | None = None,
+        show: io.StringIO | None = None,
+    ) -> Result:  # fmt: skip
+        shares: list[tuple[str, float]] = []
+
+        def measure(
+            what: str, settings: Settings, *, on_progress: Callable[[Load], None], **__: object
+        ) -> Iterator[Metric]:
+            shares.append((what, round(settings.seconds)))
+            wanted = launches[what].pop(0)
+            clock.now += min(wanted, settings.seconds) if settings.seconds else wanted
+            yield step(what, *range(1, 3 + settings.launch))
+            missing = 2 if settings.seconds and wanted > settings.seconds else 0
+            on_progress(Load(rounds=4 - missing, missing_rounds=missing))
+
+        def plan_of(name: str, count: int) -> Plan:
+            return Plan(name, launches=lambda _: count)  # type: ignore[arg-type]
+
+        plans = {name: plan_of(name, len(seconds)) for name, seconds in launches.items()}
+        monkeypatch.setattr(plan, "load", plans.__getitem__)
+        monkeypatch.setattr(launch, "run", measure)
+        settings = Settings(minutes=minutes)
+        Run(settings, path, Plain(show or io.StringIO()), {}, before=before).measure(list(plans))
+        return load(path), shares  # type: ignore[return-value]
+
+    return run
+
+
+def test_a_run_shares_its_time_out_and_a_part_keeps_what_it_has(timed_run: Any) -> None:
+    """By what each takes on a quiet machine; what a part leaves, the next ones have."""
+    wanted = {"collectives": [1.0] * 5, "tp": [200.0] * 3, "fsdp": [45.0], "counts": [7.0]}
+    result, shares = timed_run(wanted, minutes=4)
+    sections = result.sections
+    # 240 s × 67/240, in five launches, each of which leaves the others what it does not take.
+    assert [seconds for name, seconds in shares if name == "collectives"] == [13, 16, 22, 32, 63]
+    assert [seconds for name, seconds in shares if name == "tp"] == [55, 55, 55]
+    assert [seconds for name, seconds in shares if name == "fsdp"] == [61]
+    assert {name: part.status for name, part in sections.items()} == {
+        "collectives": "complete", "tp": "cut", "fsdp": "complete", "counts": "complete",
+    }  # fmt: skip
+    assert sections["tp"].load == Load(rounds=6, missing_rounds=6)
+    assert sections["tp"].metrics  # what was measured stays
+    assert result.settings["minutes"] == 4
+
+
+def test_when_a_parts_time_is_up_no_other_launch_follows(timed_run: Any) -> None:
+    result, shares = timed_run({"fsdp": [7.0, 7.0, 7.0]}, minutes=0.1)
+    assert len(shares) == 3  # 6 s are shared out over three launches
+    result, shares = timed_run({"fsdp": [0.5] * 3, "tp": [7.0] * 3}, minutes=0.05)
+    assert result.sections["fsdp"].load == Load(rounds=8, missing_launches=1)
+    assert result.sections["fsdp"].status == "cut"
+    result, shares = timed_run({"fsdp": [7.0] * 3, "tp": [7.0] * 3}, minutes=0.01)
+    assert [name for name, _ in shares] == ["fsdp", "tp"]  # at least one, if no time is left
+
+
+def test_a_run_that_was_cut_short_goes_on_where_its_time_was_up(timed_run: Any) -> None:
+    cut, _ = timed_run({"fsdp": [0.5, 7.0, 7.0]}, minutes=0.05)
+    assert cut.sections["fsdp"].load == Load(rounds=4 + 2 + 2, missing_rounds=4)
+    whole, shares = timed_run({"fsdp": [7.0] * 3}, minutes=9, before=cut)
+    assert len(shares) == 2  # the first launch had all its rounds
+    assert whole.sections["fsdp"].status == "complete"
+    assert whole.sections["fsdp"].load == Load(rounds=12)
+    again, shares = timed_run({"fsdp": [7.0] * 3}, minutes=9, before=whole)
+    assert shares == []
+    assert again.sections["fsdp"].metrics == whole.sections["fsdp"].metrics
+
+
+def test_without_a_budget_nothing_is_cut_short(timed_run: Any) -> None:
+    lines = io.StringIO()
+    result, shares = timed_run({"tp": [900.0] * 3}, minutes=0, show=lines)
+    assert shares == [("tp", 0)] * 3
+    assert result.sections["tp"].status == "complete"
+    assert "ends" not in lines.getvalue()
+
+
+def test_a_run_estimates_its_end_and_says_what_was_cut_short(timed_run: Any) -> None:
+    lines = io.StringIO()
+    timed_run({"tp": [900.0], "counts": [1.0]}, minutes=1, show=lines)
+    first, tp, second, _ = lines.getvalue().splitlines()
+    assert re.fullmatch(r"tp … ends about \d\d:\d\d", first)
+    assert tp.endswith("cut short when the time was up: 2 of 4 rounds")
+    assert second.startswith("counts … ends about")
+
+
+@pytest.mark.parametrize(
+    ("settings", "usual", "pace", "words"),
+    [
+        (Settings(minutes=10), 120, 1.0, "ends about 10:02"),
+        (Settings(minutes=10), 120, 4.0, "ends about 10:08"),
+        (Settings(minutes=10), 120, 9.0, "ends about 10:10"),  # the budget bounds it
+        (Settings(minutes=10, sizes=(1024,)), 120, 1.0, "ends by 10:10"),  # of unknown length
+        (Settings(minutes=10), 0, 1.0, ""),
+        (Settings(), 120, 1.0, ""),
+    ],
+)
+def test_the_estimate_knows_the_pace_and_the_budget(
+    settings: Settings, usual: float, pace: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_settings.time, "perf_counter", lambda: 5.0)
+    at_ten = SimpleNamespace(now=lambda: datetime(2026, 11, 26, 10, 0))
+    monkeypatch.setattr("costlab.run.run.datetime", at_ten)
+    run = Run(settings, None, Plain(io.StringIO()), {}, pace=pace)
+    assert run.estimate_end(usual) == words
 
 
 def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.limits import LIMIT
-from tests.notelab.scratch import Scratch
+from tests.notelab.scratch import Scratch, commit_all
 
 WRITTEN = """
 - **Counted before.** The count `uses` grows first, so a failing call still counts; see
@@ -86,6 +86,13 @@ def test_after_the_last_finding_it_says_what_comes_next(
     assert "next:" not in scratch.run("check", "experiments/mine/note.md").stdout
     file = learner_lab / "lab.toml"
     file.write_text(file.read_text("utf-8").replace("in-progress = true\n", ""))
+    assert scratch.run("check", "experiments/mine").stdout.endswith(f"next: {advice}")
+    commit_all(scratch.book, "my reading")
+    assert "next:" not in scratch.run("check", "experiments/mine").stdout
+    compared = learner_lab / "compared.md"  # what `compare --page` writes is no note
+    compared.write_text("# Compared\n")
+    assert "next:" not in scratch.run("check", "experiments/mine").stdout
+    file.write_text(file.read_text("utf-8") + "\n")
     assert scratch.run("check", "experiments/mine").stdout.endswith(f"next: {advice}")
     assert "next:" not in scratch.run("check", "experiments/01-scratch").stdout
 

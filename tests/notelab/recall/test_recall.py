@@ -138,6 +138,93 @@ def test_a_wrong_number_is_asked_again_and_what_is_none_is_asked_for_better(
     assert learner.reviews()[-1]["grade"] == 1
 
 
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [("MiB", "\nright\n"), ("1.5 MiB", "\nright\n"), ("GB", "wrong, graded 1"), ("", "")],
+)
+def test_a_number_without_its_unit_is_neither_right_nor_wrong(
+    learner: Learner, unit: str, words: str
+) -> None:
+    learner.add_review(CITING, 0.001, grade=4)
+    output = learner.type_lines("1.5", unit, "3", "3")[1]
+    question = output.index("in which unit?")
+    assert "right" not in output[:question] and "wrong" not in output[:question]
+    assert words in output[question:]
+    assert ("right" in output or "wrong" in output) == bool(unit)
+
+
+def exchange(learner: Learner, *options: str) -> tuple[int, str, str]:
+    return learner.type_lines(options=options)
+
+
+def test_answers_go_to_another_machine_and_back_and_none_is_lost(
+    learner: Learner, tmp_path: Path
+) -> None:
+    learner.add_review(CITING, 3)
+    learner.add_review(SIZE, 2, grade=4)
+    file, here = str(tmp_path / "answers.json"), learner.history_file.read_bytes()
+    assert exchange(learner, "--export", file)[:2] == (0, f"2 answers to {file}\n")
+    exported = json.loads(Path(file).read_bytes())
+    assert (exported["format"], exported["version"]) == ("shardbook-recall", 1)
+    assert [review["card"] for review in exported["reviews"]] == [CITING, SIZE]
+    assert exchange(learner, "--import", file)[1].startswith("0 of 2 answers are new")
+    assert learner.history_file.read_bytes() == here  # nothing twice
+    learner.history_file.write_bytes(here.splitlines(keepends=True)[0][:-1])  # killed while writing
+    learner.add_review(CITING, 1)
+    assert exchange(learner, "--import", file)[1].startswith("1 of 2 answers are new")
+    both = exchange(learner, "--import", file, "--export", file)[1]
+    assert both == f"0 of 2 answers are new; the others were here\n3 answers to {file}\n"
+    assert len(json.loads(Path(file).read_bytes())["reviews"]) == 3
+    assert learner.type_lines()[1] == "0 answered, of 2 cards; next in 6 days\n"
+
+
+REVIEW = {"card": SIZE, "at": "2026-01-02T03:04:05.678Z", "grade": 3, "evidence": ""}
+EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "no export of recall"),
+        ("{", "no export of recall"),
+        ("[]", "no export of recall"),
+        ("{}", 'it has no "format": "shardbook-recall"'),
+        ("[" * 100_000, "no export of recall"),
+        (json.dumps(EXPORT | {"version": 2}), "its version is 2, and 1 is read here"),
+        (json.dumps(EXPORT | {"version": "1"}), 'its version is "1", and 1 is read here'),
+        (json.dumps(EXPORT | {"reviews": [REVIEW, REVIEW | {"grade": 5}]}), "$.reviews[1].grade"),
+        (json.dumps(EXPORT | {"reviews": [REVIEW | {"at": "2026-01-02"}]}), "$.reviews[0].at"),
+        (json.dumps(EXPORT | {"reviews": [REVIEW | {"at": "9999-01-02T00:00:00Z"}]}), "to come"),
+        (json.dumps(EXPORT | {"more": 1}), "more"),
+    ],
+)
+def test_a_bad_export_is_one_error_and_nothing_changes(
+    learner: Learner, tmp_path: Path, content: str, words: str
+) -> None:
+    learner.add_review(CITING, 3)
+    before, file = learner.history_file.read_bytes(), tmp_path / "answers.json"
+    file.write_text(content)
+    status, output, errors = exchange(learner, "--import", str(file))
+    assert (status, output) == (2, "")
+    assert words in errors and errors.startswith("error: ") and "Traceback" not in errors
+    assert learner.history_file.read_bytes() == before
+    if content:  # nor is it replaced: it may be something else of the learner's
+        assert exchange(learner, "--export", str(file))[0] == 2
+        assert file.read_text() == content
+
+
+def test_an_import_is_the_first_thing_that_a_learner_may_do(
+    learner: Learner, tmp_path: Path
+) -> None:
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(EXPORT))
+    assert exchange(learner, "--import", str(file))[:2] == (
+        0, "1 of 1 answers are new; the others were here\n",
+    )  # fmt: skip
+    assert learner.reviews()[0]["card"] == SIZE
+    assert exchange(learner, "--import", str(tmp_path / "none.json"))[0] == 2
+
+
 def test_a_number_may_be_shown_without_typing_one(learner: Learner) -> None:
     learner.add_review(CITING, 0.001, grade=4)
     output = learner.type_lines("", "", "2")[1]

@@ -108,6 +108,14 @@ def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
     assert {name: scratch.read(name) for name in names} == before
 
 
+def test_a_dry_run_writes_nothing(scratch: Scratch) -> None:
+    commit_notes(scratch)
+    release(scratch, MOVED, "v2")
+    done = scratch.run("repin", "up", "v2", "--write", "--dry-run", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert git(scratch.book, "status", "--porcelain") == ""
+
+
 def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
     commit_notes(scratch)
     release(scratch, EDITED, "v2")
@@ -260,9 +268,11 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
 @pytest.mark.parametrize(
     ("form", "carried"),
     [
-        ("`scaler.py:22-25`", "`pkg/scaler.py:L24-L27`"),
-        ("`pkg/scaler.py#L22-L25`", "`pkg/scaler.py:L24-L27`"),
-        ("`pkg/scaler.py:14-15, 22-25`", "`pkg/scaler.py:L16-L17, L24-L27`"),
+        ("`scaler.py:22-25`", "`scaler.py:24-27`"),
+        ("`pkg/scaler.py#L22-L25`", "`pkg/scaler.py#L24-L27`"),
+        ("`pkg/scaler.py:14-15, 22-25`", "`pkg/scaler.py:16-17, 24-27`"),
+        ("`scaler.py`, lines 22–25,", "`scaler.py`, lines 24–27,"),
+        ("pkg/scaler.py:22-25", "pkg/scaler.py:24-27"),
         ("`pkg/scaler.py#combine`", "`pkg/scaler.py#combine`"),
     ],
 )

@@ -293,7 +293,10 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
         (["--schedule=interleaved", "--tp=2"], "needs at least 2 stages of at least 2 chunks"),
         (["--schedule=interleaved", "--pp=2", "--layers=2"], "does not divide 2 layers"),
-        (["--schedule=zb-h1", "--dp=2", "--fsdp"], "zb-h1 leaves them for later; choose 1f1b"),
+        (
+            ["--schedule=zb-h1", "--dp=2", "--fsdp"],
+            "zb-h1 leaves them for later; choose --schedule 1f1b",
+        ),
         (["--tp=2", "--warmup=9", "--decay=9"], "is down at a later one; choose --decay larger"),
         (["--tp=2", "--clip=0"], "give the most that the norm may be, or leave it"),
         (["--cp=2", "--dropout=.1"], "attention in pieces draws no masks; leave one of the two"),

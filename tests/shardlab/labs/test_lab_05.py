@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pages.blocks import LANGUAGES, python_blocks, solution_page
+from pages.blocks import LANGUAGES, ROOT, lab_page, python_blocks, solution_page
 from pages.programs import script
 from pages.runs.lab_05 import FILES, LAB, build_corpora, run_report
 from shardlab.data.corpus import Corpus, DataError
@@ -33,6 +33,19 @@ def test_the_solution_is_right_and_is_the_same_in_both_languages(corpora: Path) 
     assert check.report(script(FILES / "mine.py"), corpus) == dict.fromkeys(
         FUNCTIONS, "not written yet"
     )
+
+
+def test_the_corpora_are_english(corpora: Path) -> None:
+    """As the page's commands make them: a page is in a corpus if its longest line is."""
+    for name in ("theory", "labs"):
+        tokens = np.fromfile(corpora / f"{name}.bin", np.uint16)
+        text = tokens[tokens < 256].astype(np.uint8).tobytes()
+        pages = sorted((ROOT / "docs" / name).glob("*.md"))
+        longest = [max(page.read_bytes().splitlines(), key=len) for page in pages]
+        assert [line in text for line in longest] == [".es." not in page.name for page in pages]
+        command = rf"docs/{name}/*.md | grep -v '\.es\.md'"
+        for language in LANGUAGES:
+            assert command in lab_page(LAB, language).read_text("utf-8")
 
 
 def test_a_wrong_answer_is_named_where_it_is_first_wrong(corpora: Path) -> None:

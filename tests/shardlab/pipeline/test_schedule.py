@@ -6,6 +6,8 @@ and torch, a message in a wrong place in test_deadlock.py.
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -223,16 +225,40 @@ def test_the_interleaved_order_is_torchs_too() -> None:
     [
         (lambda: gpipe(0, 4), "at least 1 stage and 1 micro-batch, found 0 and 4"),
         (lambda: one_forward_one_backward(2, 0), "found 2 and 0"),
-        (lambda: interleaved(1, 4, 2), "at least 2 stages of at least 2 chunks, found 1 of 2"),
+        (
+            lambda: interleaved(1, 4, 2),
+            "at least 2 stages of at least 2 chunks, found 1 of 2; choose --schedule 1f1b",
+        ),
         (lambda: interleaved(4, 10, 2), "choose a group of 5, 6, 10, or micro-batches that 4"),
         (lambda: forward_only(2, 2, 0), "at least 1 chunk, found 0"),
-        (lambda: by_name("gpipe", 2, 2, 2), "gpipe has one chunk a stage"),
+        (
+            lambda: by_name("gpipe", 2, 2, 2),
+            "--schedule gpipe has one chunk a stage, found 2; choose --schedule interleaved",
+        ),
         (lambda: by_name("zb", 2, 2), "choose gpipe, 1f1b, zb-h1, interleaved, forward-only"),
     ],
 )
 def test_what_cannot_be_built_is_refused_with_what_can(build: object, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         build()  # type: ignore[operator]
+
+
+def test_a_message_names_a_schedule_as_it_is_typed() -> None:
+    """Whoever reads an error of the kernels or of lab 01 can type what it says."""
+    files = [*(ROOT / "tools/shardlab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")]
+    raised = [
+        " ".join(
+            part.value
+            for part in ast.walk(node)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        )
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Raise)
+    ]
+    named = [text for text in raised if re.search(r"1f1b", text, re.IGNORECASE)]
+    assert len(named) >= 4
+    assert not [text for text in named if re.search(r"(?<!--schedule )1f1b", text, re.IGNORECASE)]
 
 
 def test_a_schedule_is_drawn_from_its_own_list() -> None:

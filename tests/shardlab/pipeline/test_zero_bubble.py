@@ -159,7 +159,7 @@ def refusals(world: World) -> list[str]:
 def test_weights_never_computed_fsdp_and_main_grads_of_fuse_are_refused(pool: Any) -> None:
     missing, accumulating, sharded, whole = pool(1).run(refusals)[0]
     assert missing == "stage 0 ends without W1: gradients lack a part"
-    assert "fuse without it, or use 1f1b" in accumulating
+    assert "fuse without it, or choose --schedule 1f1b" in accumulating
     assert "FSDP reduces gradients" in sharded == whole
 
 

@@ -15,6 +15,7 @@ def main(device: str) -> int:
     result = Path(os.environ[OUT], "bench.json")
     result.unlink(missing_ok=True)
     command = [sys.executable, "-m", "costlab", "all", "--device", device, "--out", str(result)]
+    command += ["--minutes", f"{max(1.0, seconds_left(0.8) / 60):.1f}"]
     bench = subprocess.Popen(command)
     try:
         status: int | None = bench.wait(seconds_left(0.95))

@@ -10,6 +10,7 @@ per cent. So all contestants live in the same processes, and:
 """
 
 import gc
+import math
 import random
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -49,9 +50,12 @@ class Rounds:
 
 
 def measuring(
-    world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random, where: str = ""
-) -> Generator[str | Load, None, dict[str, list[float]]]:
+    world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random, where: str = "",
+    *, until: float = math.inf,
+) -> Generator[str | Load, None, dict[str, list[float]]]:  # fmt: skip
     """Say after each round how far it is, and `where`; at last what else ran.
+
+    When the clock says `until`, no more rounds follow (`noise.NoiseMonitor`).
 
     Returns:
         seconds of each step, the slowest rank's, by contestant, round by round.
@@ -64,7 +68,7 @@ def measuring(
     for _ in range(rounds.warmup):
         for step in steps.values():
             step()
-    wanted, watch, times = 1, NoiseMonitor(world), {name: list[float]() for name in steps}
+    wanted, watch, times = 1, NoiseMonitor(world, until), {name: list[float]() for name in steps}
     while not watch.enough(wanted):
         gc.disable()
         try:

@@ -197,9 +197,9 @@ def _machines(first: Result, second: Result) -> list[str]:
         if isinstance(load, float) and isinstance(cores, int) and load > _BUSY * cores:
             lines.append(f"the {which} began on a busy machine: load {load:g} on {cores} cores")
         for name, section in result.sections.items():
-            if section.status != "complete":
+            if section.status == "partial":
                 lines.append(f"the {which}, {name}: broke off: {section.note}")
-            if section.load and section.load.spoiled:
+            if section.load and (section.load.spoiled or section.load.cut_short):
                 lines.append(f"the {which}, {name}: {describe(section.load).en}")
     return lines
 

@@ -31,7 +31,7 @@ def adopt(file: Path, lab: Path) -> list[Path]:
         ClaimsError: the claims can't be read; the old reference stays.
     """
     result = load(file)
-    if lacks := _lacking(result):
+    if lacks := _lacking(result, file):
         raise ResultError(f"{file}: {'; '.join(lacks)}; a reference is whole: measure again")
     claims.load(lab / claims_page.CLAIMS)
     reference = lab / results_page.REFERENCE
@@ -39,12 +39,14 @@ def adopt(file: Path, lab: Path) -> list[Path]:
     return [reference, *generate(lab)]
 
 
-def _lacking(result: Result) -> list[str]:
+def _lacking(result: Result, file: Path) -> list[str]:
     """Return what keeps a result from being what pages quote, a few words each."""
     present = result.sections
     lacks = [f"it has no section {name}" for name in plan.MODULES if name not in present]
     lacks += [f"{name} broke off: {part.note}" for name, part in present.items()
-              if part.status != "complete"]  # fmt: skip
+              if part.status == "partial"]  # fmt: skip
+    lacks += [f"{name} was cut short when the time was up (`--resume {file}` measures the rest)"
+              for name, part in present.items() if part.status == "cut"]  # fmt: skip
     return lacks + [
         f"{name} was measured on a busy machine" for name, part in present.items()
         if part.load and part.load.spoiled

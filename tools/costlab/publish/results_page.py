@@ -110,11 +110,12 @@ def _machine(result: Result, language: str) -> str:
 def _course(result: Result, section: str, language: str) -> list[str]:
     course = result.sections.get(section, Section(status="complete"))
     lines = []
-    if course.status != "complete":
+    if course.status == "partial":
         lines.append(say("results.partial", language).format(note=course.note))
     if course.load:
         line = f"{describe(course.load).of(language)}."
-        lines.append(f"**{line}**" if course.load.spoiled else line)
+        doubtful = course.load.spoiled or course.load.cut_short
+        lines.append(f"**{line}**" if doubtful else line)
     return lines
 
 

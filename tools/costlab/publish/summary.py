@@ -29,10 +29,12 @@ def show(result: Result, *, whole: bool) -> None:
     """
     say, reference = console().print, _reference()
     for name, section in result.sections.items():
-        if section.status != "complete":
+        if section.status == "partial":
             say(f"[red]{name} broke off: {section.note}[/]")
         if ran := section.load:  # before any of its numbers, in red where none is to be quoted
-            style = "bold red" if ran.spoiled else "yellow" if ran.dropped else "dim"
+            style = (
+                "bold red" if ran.spoiled else "yellow" if ran.dropped or ran.cut_short else "dim"
+            )
             say(f"\n[{style}]{name}: {describe(ran).en}[/]")
         if name == "collectives":
             _collectives(section.metrics, only="all_reduce" if whole else "")

@@ -96,6 +96,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
         foreign: used by something else. The share of the worst round that was not clean is
         worst_share: 0 where all were.
         waited: seconds in which some task waited for a core, the ranks' own among them.
+        missing_rounds: wanted, and not measured when the run's time was up.
+        missing_launches: in the same way.
     """
 
     rounds: int = 0
@@ -106,6 +108,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     foreign: float = 0.0
     worst_share: float = 0.0
     waited: float = 0.0
+    missing_rounds: int = 0
+    missing_launches: int = 0
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the run's time was up before all of it was measured."""
+        return bool(self.missing_rounds or self.missing_launches)
 
     def __add__(self, second: Load) -> Load:
         """Both together."""
@@ -130,13 +139,14 @@ class Section(msgspec.Struct, kw_only=True):
     """A part of the lab: "collectives", "tp", "fsdp", "pipeline", "counts", "one-gpu".
 
     Args:
-        status: "complete", or "partial" where it broke off, with the reason in `note`.
+        status: "complete"; "cut" where the run's time was up, as `load` says; or "partial" where
+            it broke off, with the reason in `note`.
         seconds: it took.
         load: what else ran while its rounds were measured, where it has any.
-        launches: those that are finished, while others are to come; a run that goes on has them.
+        launches: those that are finished, unless it is complete; a run that goes on has them.
     """
 
-    status: Literal["complete", "partial"] = "partial"
+    status: Literal["complete", "cut", "partial"] = "partial"
     note: str = ""
     seconds: float = 0.0
     load: Load | None = None
@@ -166,7 +176,7 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     schema: int = SCHEMA
     provenance: dict[str, str | float | int | bool | list[str]] = {}
-    settings: dict[str, str | int | list[int | str]] = {}
+    settings: dict[str, str | int | float | list[int | str]] = {}
     sections: dict[str, Section] = {}
 
     def metrics(self) -> dict[str, Metric]:

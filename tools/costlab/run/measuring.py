@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab.record import options, samples
+from costlab.record import noise, options, samples
 from costlab.record.provenance import MACHINE, cores, provenance
 from costlab.record.result import Result, load
 from costlab.record.settings import Settings
@@ -35,13 +35,14 @@ class RunInterruptedError(click.ClickException):
 def measured(
     names: list[str], *, whole: bool, arguments: list[str], profile: str, ranks: int | None,
     sizes: tuple[int, ...], hidden: tuple[int, ...], device: str, seed: int, timeout: float,
-    out: Path | None, resume: Path | None = None,
+    out: Path | None, resume: Path | None = None, minutes: float | None = 0.0,
 ) -> Iterator[Run]:  # fmt: skip
     """Measure sections; yield the finished run.
 
     Args:
         names: of the sections; the others are settings of the run, but for
         resume: a result that broke off: by its settings, what it lacks is measured.
+        minutes: the run's budget; 0 for none, None for the profile's.
 
     Raises:
         UsageError: the result to go on with is another machine's.
@@ -62,16 +63,33 @@ def measured(
         )  # fmt: skip
         if before:
             settings = msgspec.convert(before.settings, Settings)
+        if minutes is None:
+            minutes = plan.MINUTES[settings.profile]
+        settings = msgspec.structs.replace(settings, minutes=minutes)
         speaks = world is None or world.rank == 0
         facts = _facts(before, settings, arguments, world) if speaks else {}
         stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
+        others = noise.watch_others() if speaks else noise.OtherPrograms(0.0, [])
+        if others.busy:  # the run's first line
+            click.echo(f"note: {others.describe()}", err=True)
         if speaks:
             _warn(names, settings, alone_here=world is None)
         with progress.display(names, speaks=speaks) as show:
             path = (out or resume or options.new_file()) if speaks else None
-            run = Run(settings, path, show, facts, world=world, timeout=timeout, before=before)
+            run = Run(
+                settings, path, show, facts, world=world, timeout=timeout, before=before,
+                pace=_pace(others),
+            )  # fmt: skip
             _measure(run, names, whole=whole)
         yield run
+
+
+def _pace(others: noise.OtherPrograms) -> float:
+    """Return how many times as long a run is likely to take beside other programs.
+
+    They leave it fewer cores, and rounds that they disturb are measured again.
+    """
+    return 2 / max(0.25, 1 - others.share) if others.busy else 1.0
 
 
 def _measure(run: Run, names: list[str], *, whole: bool) -> None:

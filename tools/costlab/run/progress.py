@@ -27,10 +27,10 @@ class Plain:
         self._last = 0.0
         self._section = ""
 
-    def begin(self, section: str) -> None:
+    def begin(self, section: str, line: str = "") -> None:
         """A section starts."""
         self._section, self._last = section, time.monotonic()
-        self._say(f"{section} …")
+        self._say(f"{section} … {line}".rstrip())
 
     def step(self, line: str) -> None:
         """Say how far it is."""
@@ -61,11 +61,11 @@ class Board(Progress):
         }
         self._now = sections[0]
 
-    def begin(self, section: str) -> None:
+    def begin(self, section: str, line: str = "") -> None:
         """A section starts."""
         self._now = section
         self.start_task(self._of[section])
-        self.update(self._of[section], mark="[bold]…[/]")
+        self.update(self._of[section], mark="[bold]…[/]", line=line)
 
     def step(self, line: str) -> None:
         """Say how far it is."""

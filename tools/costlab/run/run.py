@@ -11,6 +11,8 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Generator
+from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ import msgspec
 
 from costlab.record import noise, options, samples
 from costlab.record.result import Launch, Load, Metric, Result, ResultError, Section, save
-from costlab.record.settings import Settings
+from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import over_launches
 from costlab.run import launch, torchrun
 from costlab.run.defer_interrupts import defer_interrupts
@@ -42,6 +44,7 @@ class Run:
         world: torchrun's ranks, where it launched this program; else each section gets its own.
         timeout: seconds that a collective may take.
         before: a result to go on with: its complete sections are not measured again.
+        pace: how many times as long as on a quiet machine the run is likely to take.
 
     Attributes:
         result: as far as it got.
@@ -52,6 +55,7 @@ class Run:
     def __init__(
         self, settings: Settings, out: Path | None, show: Display, provenance: dict[str, Any], *,
         world: World | None = None, timeout: float = launch.TIMEOUT, before: Result | None = None,
+        pace: float = 1.0,
     ) -> None:  # fmt: skip
         self.result = Result(provenance=provenance, settings=msgspec.to_builtins(settings))
         self._there = before.sections if before else {}
@@ -63,6 +67,8 @@ class Run:
         self._world = world
         self._timeout = timeout
         self._load: Load | None = None  # of the section that is measured
+        self._budget = Budget.of(60 * settings.minutes)
+        self._pace = pace
 
     def measure(self, names: list[str], *, whole: bool = False) -> None:
         """Measure some sections, in order.
@@ -77,7 +83,8 @@ class Run:
             KeyboardInterrupt: Ctrl-C; what was measured is saved.
         """
         self._save()
-        for name in names:
+        begin, usual_done = time.monotonic(), 0.0
+        for position, name in enumerate(names):
             try:
                 section_plan = plan.load(name)
                 worlds = self._worlds(name, section_plan)
@@ -90,9 +97,30 @@ class Run:
             if worlds and previous and previous.status == "complete":
                 self._show.end(name, "there already", well=True)
                 continue
-            self._section(name, section_plan, worlds)
+            rest = sum(self._usual(later) for later in names[position:])
+            if usual_done:
+                self._pace = max(1.0, (time.monotonic() - begin) / usual_done)
+            self._show.begin(name, self.estimate_end(rest))
+            share = self._usual(name) / rest if rest else 1.0
+            self._section(name, section_plan, worlds, self._budget.share(share))
+            usual_done += self._usual(name)
             if self.faults and self._world is not None:
                 return  # these ranks are of no more use
+
+    def _usual(self, name: str) -> float:
+        """Return the seconds that a section takes on two quiet cores; 0 for one without ranks."""
+        if name == "one-gpu" and self._settings.device == "cpu":
+            return 0.0
+        return plan.SECONDS[self._settings.profile].get(name, 0.0)
+
+    def estimate_end(self, usual_seconds: float) -> str:
+        """Say when a run ends that takes so long on two quiet cores, by its pace and its budget."""
+        if not self._settings.minutes or not usual_seconds:
+            return ""
+        left, word = self._budget.seconds_left, "by"
+        if not (self._settings.sizes or self._settings.hidden):
+            left, word = min(usual_seconds * self._pace, left), "about"
+        return f"ends {word} {datetime.now().astimezone() + timedelta(seconds=left):%H:%M}"
 
     def _worlds(self, name: str, section_plan: Plan) -> list[tuple[str, int]]:
         """Return the worlds to measure in: a device and a number of ranks each.
@@ -118,15 +146,16 @@ class Run:
             )
         return [current]
 
-    def _section(self, name: str, section_plan: Plan, worlds: list[tuple[str, int]]) -> None:
+    def _section(
+        self, name: str, section_plan: Plan, worlds: list[tuple[str, int]], budget: Budget
+    ) -> None:
         before = self._there.get(name, Section()) if worlds else Section()
         section = Section(note="under way", metrics=list(before.metrics))
         self.result.sections[name] = section
         begin = time.monotonic()
-        self._show.begin(name)
         try:
             if worlds:
-                self._launches(section, section_plan, worlds, before)
+                self._launches(section, section_plan, worlds, before, budget)
             if section_plan.derive and (self._world is None or self._world.rank == 0):
                 section.metrics += section_plan.derive(self.result.metrics())
         except LaunchError as fault:
@@ -137,7 +166,8 @@ class Run:
         except (ValueError, LookupError, ArithmeticError) as fault:  # of what is derived
             section.note = f"{type(fault).__name__}: {fault}"
         else:
-            section.status, section.note = "complete", ""
+            cut = section.load is not None and section.load.cut_short
+            section.status, section.note = "cut" if cut else "complete", ""
         finally:
             # Where a rank is lost, torchrun asks the others to end, maybe in the midst of this.
             with defer_interrupts():
@@ -145,8 +175,10 @@ class Run:
 
     def _close(self, name: str, section: Section, seconds: float) -> None:
         section.seconds = round(seconds, 1)
-        well = section.status == "complete"
+        well = section.status != "partial"
         line = f"{len(section.metrics)} metrics"
+        if section.status == "cut" and section.load:
+            line += f"; {noise.describe(section.load).en}"
         if not well:
             self.faults.append(f"{name}: {section.note}")
             line = f"{section.note}; {line} kept"
@@ -154,13 +186,16 @@ class Run:
         self._save()
 
     def _launches(
-        self, section: Section, section_plan: Plan, worlds: list[tuple[str, int]], before: Section
-    ) -> None:
+        self, section: Section, section_plan: Plan, worlds: list[tuple[str, int]], before: Section,
+        budget: Budget,
+    ) -> None:  # fmt: skip
         """Measure launch after launch; what several of them measured becomes one metric each.
 
-        Launches that the section had finished `before` are not measured again.
+        Launches that the section had finished `before` are not measured again, up to the first one
+        that was cut short. If the section's time is up after a launch, no other follows.
         """
-        previous, finished = section.metrics, before.finished()
+        previous = section.metrics
+        finished = list(takewhile(_whole, before.finished()))
         launched = dict[str, list[Metric]]()
         for launch_before in finished:
             for metric in launch_before.metrics:
@@ -169,13 +204,17 @@ class Run:
         section.load = _loads(finished)
         count = 1 if self._world is not None else section_plan.launches(self._settings)
         for number in range(len(finished), count):
+            if finished and not budget.seconds_left:
+                break
+            share = budget.share(1 / (count - number))
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
             self._load = None
             try:
-                for device, ranks in worlds:
+                for place, (device, ranks) in enumerate(worlds):
+                    seconds = share.share(1 / (len(worlds) - place)).seconds_left
                     settings = msgspec.structs.replace(
                         self._settings, device=device, seed=self._settings.seed + number,
-                        launch=number,
+                        launch=number, seconds=max(1.0, seconds) if self._settings.minutes else 0.0,
                     )  # fmt: skip
                     where = f"launch {number + 1} of {count}: " if count > 1 else ""
                     where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
@@ -195,7 +234,11 @@ class Run:
                     section.load = _loads(finished + broken_off)
                     section.launches = [without_series(launch) for launch in finished]
             self._save()
-        section.metrics, section.launches = merged, msgspec.UNSET
+        if missing := count - len(finished):
+            section.load = (section.load or Load()) + Load(missing_launches=missing)
+        section.metrics, section.launches = merged, [without_series(launch) for launch in finished]
+        if not section.load or not section.load.cut_short:
+            section.launches = msgspec.UNSET
 
     def _metrics(
         self, section_plan: Plan, settings: Settings, ranks: int, where: str
@@ -234,6 +277,11 @@ class Run:
     def _write(self, path: Path) -> None:
         save(self.result, path)
         samples.save(self.result, path)
+
+
+def _whole(launch: Launch) -> bool:
+    """Whether a launch measured all its rounds."""
+    return not launch.load or not launch.load.cut_short
 
 
 def _loads(launches: list[Launch]) -> Load | None:

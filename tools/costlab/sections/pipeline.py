@@ -7,6 +7,7 @@ measures the schedule and its messages and nothing about computing (the detail s
 it, 1F1B of a small GPT under torch.distributed.pipelining and megatron-core.
 """
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +17,7 @@ from costlab.implementations.rounds import Rounds, measuring
 from costlab.record.names import Name
 from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Settings
+from costlab.record.settings import Budget, Settings
 from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
@@ -38,20 +39,23 @@ NAMES = {
 
 def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Bubble and live micro-batches on all ranks; on two, the other libraries' steps too."""
+    budget, rounds = Budget.of(settings.seconds), 30 if settings.profile == "full" else 7
+    others = world.size == 2  # which are a third part
     if world.device.type == "cpu":
-        for schedule in SCHEDULES:
+        for number, schedule in enumerate(SCHEDULES):
             yield f"{schedule} on {world.size} stages"
-            yield from bubbles(world, schedule, rounds=30 if settings.profile == "full" else 7)
+            share = budget.share(1 / (len(SCHEDULES) - number + others))
+            yield from bubbles(world, schedule, rounds=rounds, until=share.until)
     else:
         yield "the bubble is measured on the CPU: on a GPU the host's clock sees launches only"
-    if world.size == 2:
-        yield from beside_others(world, settings)
+    if others:
+        yield from beside_others(world, settings, budget.until)
 
 
-def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Item]:
+def bubbles(world: World, schedule: str, *, rounds: int, until: float = math.inf) -> Iterator[Item]:
     """One schedule's bubble, what theory says of it, and what it holds."""
     kind = "compute" if count_cores() >= world.size else "wait"
-    watch = NoiseMonitor(world)
+    watch = NoiseMonitor(world, until)
     timelines = bubble.measured(
         world, bubble.stage(kind, WAIT), schedule=schedule, microbatches=MICROBATCHES,
         rounds=rounds, watch=watch,
@@ -76,13 +80,13 @@ def metrics(
     yield derived(ours.but(what="live"), live, "count", "counted")
 
 
-def beside_others(world: World, settings: Settings) -> Iterator[Item]:
+def beside_others(world: World, settings: Settings, until: float) -> Iterator[Item]:
     """Step times of the tutor's size under three schedulers, and how ours compares."""
     plan = PLANS[settings.profile]
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
     yield "1F1B beside torch's and megatron-core's"
     with contestants.build(world, hidden=tutor.HIDDEN, microbatches=MICROBATCHES) as steps:
-        times = yield from measuring(world, steps, plan, order)
+        times = yield from measuring(world, steps, plan, order, until=until)
     about: Detail = {"hidden": tutor.HIDDEN, "microbatches": MICROBATCHES, "schedule": "1f1b"}
     for name, shown in NAMES.items():
         yield timed(Name("pipeline", "step", code=shown, link=world.backend), times[name], **about)

@@ -25,6 +25,15 @@ MODULES = {
     "pipeline": "costlab.sections.pipeline",
     "counts": "costlab.sections.counts.counts",
 }
+# Seconds that each takes on two quiet cores (docs/reference/bench.md): by these a run shares out
+# its time and estimates its end. One GPU's were never timed alone.
+SECONDS = {
+    "quick": {"one-gpu": 30, "collectives": 67, "tp": 121, "fsdp": 45, "pipeline": 26, "counts": 7},
+    "full": {
+        "one-gpu": 60, "collectives": 462, "tp": 357, "fsdp": 237, "pipeline": 62, "counts": 13,
+    },
+}  # fmt: skip
+MINUTES = {"quick": 10.0, "full": 40.0}  # a run's budget, unless another is given
 
 
 class SectionError(click.ClickException):

@@ -9,6 +9,7 @@ source says nothing about a bare one.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import msgspec
 
@@ -47,6 +48,7 @@ class Resolver:
         """Remember the lab; nothing is asked yet."""
         self._pins, self._evidence = pins, evidence
         self._repositories = {name: normalize_repository(lab.sources[name].url) for name in pins}
+        self._own = [name for name, table in lab.sources.items() if table.path and name in pins]
         self._recorded_sources = _read_recorded_sources(pins, lock) if lock else {}
 
     def gather(self, citations: Iterable[Citation]) -> None:
@@ -69,12 +71,22 @@ class Resolver:
     def of_repository(self, citation: Citation | FileLink) -> list[str]:
         """Return the sources whose repository a permalink leads to."""
         repositories = self._repositories.items()
-        return [name for name, repository in repositories if repository == citation.repository]
+        names = [name for name, repository in repositories if repository == citation.repository]
+        return names or [name for name in self._own if citation.repository in self._own_addresses]
+
+    @cached_property
+    def _own_addresses(self) -> set[str]:
+        """Return the addresses of the lab's own repository, which are those of its remotes."""
+        git = self._evidence.library.clone(self._evidence.source(self._own[0]))
+        pattern = r"^remote\..*\.url$"
+        urls = git.run("config", "--get-regexp", pattern).text.split() if git else []
+        return set(map(normalize_repository, urls[1::2]))
 
     def list_wanted_files(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
         """Yield source and path of every file that the citations may mean."""
         for citation in citations:
-            if not citation.problem and citation.first <= citation.last:
+            is_usable = not citation.problem and citation.form != "maybe"
+            if is_usable and citation.first <= citation.last:
                 yield from ((name, citation.path) for name in self._sources(citation))
 
     def _sources(self, citation: Citation) -> list[str]:

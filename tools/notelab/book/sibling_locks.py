@@ -45,6 +45,10 @@ class SiblingLocks:
                 return KnownBlob(locked_source.files[path], lock_path)
         return None
 
+    def list_paths(self, source: Source) -> list[str]:
+        """Return the files of the source at the same commit that other labs' locks record."""
+        return sorted({path for _, entry, _ in self._entries_of(source) for path in entry.files})
+
     def wheel(self, source: Source) -> Wheel | None:
         """Return the wheel that another lab's lock records for the same version of the source."""
         for _, locked_source, wheel in self._entries_of(source) if source.wheel else ():

@@ -8,7 +8,7 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import CheckSession, Workbook, open_lab
-from notelab.cited import fitting
+from notelab.cited import range_fit
 from notelab.cited.outline import Outline, Symbol
 from notelab.errors import NotelabError
 from notelab.lab import pins
@@ -33,7 +33,9 @@ class Part(msgspec.Struct, frozen=True):
 def cite(
     folder: Path, source: str, symbol: str, session: CheckSession
 ) -> tuple[list[tuple[str, bool]], bool]:
-    """Find a symbol in the cited files, in the file that `path.py:Name` names, or in its module.
+    """Find a symbol: in the file that `path.py:Name` names, or else in one that a lab cites.
+
+    If no lab cites a file that has it, look in the symbol's module, and then in the source's tree.
 
     Returns the lines to print, each with whether it goes to standard error, and whether a symbol
     was found.
@@ -65,34 +67,50 @@ def cite(
 
 
 def _files(book: Workbook, source: str, symbol: str) -> tuple[list[CitedFile], str]:
+    """Return the files that have the symbol, or that were searched for it, and its name in them."""
     path, colon, name = symbol.rpartition(":")
     if colon:
-        return _read_file(book, source, path), name
+        return _read_files(book, source, [path]), name
     proved = (file for file in book.evidence.list_files() if file.state is State.PROVED)
     files = [file for file in proved if file.source == source]
+    if not any(_find_symbols_in(file, symbol) for file in files):
+        siblings = _read_files(book, source, book.evidence.list_sibling_paths(source))
+        files += [file for file in siblings if file not in files]
     if any(_find_symbols_in(file, symbol) for file in files):
         return files, symbol
+    if in_module := _find_module(book, source, symbol, files):
+        return in_module
+    paths = book.evidence.library.find_definitions(
+        book.evidence.source(source), symbol.partition(".")[0]
+    )
+    return files + _read_files(book, source, paths), symbol
+
+
+def _find_module(
+    book: Workbook, source: str, symbol: str, files: list[CitedFile]
+) -> tuple[list[CitedFile], str] | None:
+    """Return the file of the module that a dotted name begins with, and the rest of the name."""
     parts = symbol.split(".")
     # A name can only be a module's if it begins like the paths of this source. For any other name,
     # the network would be asked for a file that doesn't exist.
     if parts[0] not in {file.path.partition("/")[0] for file in files}:
-        return files, symbol
+        return None
     for cut in range(len(parts) - 1, 0, -1):
         stem = "/".join(parts[:cut])
         for guess in (f"{stem}.py", f"{stem}/__init__.py"):
-            if guess.count("/") and (files_of_module := _read_file(book, source, guess)):
-                return files_of_module, ".".join(parts[cut:])
-    return files, symbol
+            if guess.count("/") and (module := _read_files(book, source, [guess])):
+                return module, ".".join(parts[cut:])
+    return None
 
 
-def _read_file(book: Workbook, source: str, path: str) -> list[CitedFile]:
-    book.evidence.gather([(source, path)])
-    file = book.evidence.file(source, path)
-    return [file] if file and file.state is State.PROVED else []
+def _read_files(book: Workbook, source: str, paths: list[str]) -> list[CitedFile]:
+    book.evidence.gather((source, path) for path in paths)
+    files = (book.evidence.file(source, path) for path in paths)
+    return [file for file in files if file and file.state is State.PROVED]
 
 
 def _find_symbols_in(file: CitedFile, name: str) -> list[Symbol]:
-    return fitting.find_symbols(file.outline, name) if file.outline else []
+    return range_fit.find_symbols(file.outline, name) if file.outline else []
 
 
 def _explain_no_symbol(files: list[CitedFile], name: str, source: str) -> list[str]:
@@ -105,7 +123,8 @@ def _explain_no_symbol(files: list[CitedFile], name: str, source: str) -> list[s
         f"no symbol `{name}` in the {len(files)} available files of `{source}`",
         "closest: " + ", ".join(f"`{full}`" for full in names)
         if names
-        else f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name",
+        else f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name, or "
+        f"--mirror {source}=DIR with a clone, whose whole tree is searched",
     ]
 
 
@@ -140,7 +159,7 @@ def _describe_part(file: CitedFile, part: Part) -> str:
     if part.symbol:
         return part.symbol.name
     lines = (line.decode("utf-8", "replace") for line in file.lines[part.first - 1 : part.last])
-    texts = (line.strip().removeprefix("r").strip("\"'") for line in lines)  # a docstring's text
+    texts = (line.strip().removeprefix('r"').strip("\"'") for line in lines)  # a docstring's text
     code = next((text for text in texts if text and not text.startswith("#")), "")
     return code if len(code) <= _WORDS else f"{code[: _WORDS - 1]}…"
 
@@ -159,8 +178,8 @@ def split_symbol(outline: Outline, whole: Symbol, max_lines: int) -> list[Part]:
         if (
             parts
             and joined.lines <= (max_lines if is_adjacent else max_lines // 2)
-            and fitting.is_whole(outline, joined.first, joined.last)
-            and fitting.straddles(outline, joined.first, joined.last) is None
+            and range_fit.is_whole(outline, joined.first, joined.last)
+            and range_fit.straddles(outline, joined.first, joined.last) is None
         ):
             parts[-1] = joined
         else:
@@ -186,7 +205,7 @@ def _split_body(outline: Outline, header: int, last: int, max_lines: int) -> lis
         if inner:
             # The header of a statement is joined with its first inner part, if that fits.
             opened = Part(piece.first, inner[0].last)
-            whole = fitting.is_whole(outline, opened.first, opened.last)
+            whole = range_fit.is_whole(outline, opened.first, opened.last)
             parts += [opened, *inner[1:]] if whole and opened.lines <= max_lines else inner
         else:
             parts.append(piece)

@@ -17,6 +17,7 @@ NUMBER_HELP = (
     "a number with its unit, such as 16 GB, 16 GiB, 16e9 B or 4 ranks; "
     "an empty line shows the answer"
 )
+UNIT_HELP = "in which unit? type it, such as B, KiB, MiB or GB; an empty line shows the answer"
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -94,7 +95,14 @@ def _check_number(card: Card) -> bool | None:
         text = _read_line("? ")
         if not text:
             return None
-        if typed_quantity := quantity.read(text):
+        typed_quantity = quantity.read(text)
+        if typed_quantity and quantity.lacks_unit(typed_quantity, card.number):
+            say(UNIT_HELP)
+            unit = _read_line("unit? ")
+            if not unit:
+                return None
+            typed_quantity = quantity.read(f"{text} {unit}") or quantity.read(unit)
+        if typed_quantity and not quantity.lacks_unit(typed_quantity, card.number):
             return quantity.is_same(typed_quantity, card.number)
         say(f"expected {NUMBER_HELP}")
 

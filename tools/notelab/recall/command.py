@@ -19,11 +19,31 @@ from notelab.report.terminal import say
     show_default=True,
     help="Ask at most this many cards.",
 )
-def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
+@click.option(
+    "--import",
+    "imported",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Add the answers of an export, and ask nothing.",
+)
+@click.option(
+    "--export",
+    "exported",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all answers to FILE, and ask nothing.",
+)
+def recall(
+    paths: tuple[Path, ...], language: str, limit: int, imported: Path | None, exported: Path | None
+) -> None:
     """Ask the questions of lab and theory pages that are due.
 
-    A PATH is a lab's folder or one of its pages; without PATH, ask those of every lab.
+    A PATH is a lab's folder or one of its pages; without PATH, ask those of every lab. The site's
+    page of cards reads and writes the same exports.
     """
+    if imported or exported:
+        _exchange(imported, exported)
+        return
     from notelab.book.discovery import select_labs
     from notelab.book.opening import open_session
     from notelab.recall import asking
@@ -47,6 +67,20 @@ def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
         f"; next in {_format_wait(min(later_times) - datetime.now(UTC))}" if later_times else ""
     )
     say(f"{done} answered{remaining}, of {len(cards)} cards{next_time}")
+
+
+def _exchange(imported: Path | None, exported: Path | None) -> None:
+    """Import the answers of one file, then export all answers to another."""
+    from notelab.recall.history import History, read_export, write_export
+
+    history, now = History(), datetime.now(UTC)
+    if imported:
+        reviews = read_export(imported, now)
+        say(f"{history.merge(reviews)} of {len(reviews)} answers are new; the others were here")
+    if exported:
+        every = [review for each in history.read().values() for review in each]
+        write_export(exported, every, now)
+        say(f"{len(every)} answers to {exported}")
 
 
 def _format_wait(wait: timedelta) -> str:

@@ -1,10 +1,14 @@
 """The history of answers: one line of JSON per answer, in the user's data folder.
 
 Lines are only added, by one process at a time. The time when a card is due is computed from them.
+
+An export holds the same answers as one JSON object. The site's page of cards keeps, exports and
+imports the same object (docs/assets/javascripts/recall-schedule.js).
 """
 
 import os
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +17,7 @@ from filelock import FileLock
 from msgspec import Meta
 
 from notelab.atomic_write import write_files
+from notelab.errors import NotelabError
 from notelab.report.terminal import say
 
 GRADES = ("again", "hard", "good", "easy")  # as fsrs counts them, from 1
@@ -25,6 +30,63 @@ class Review(msgspec.Struct, frozen=True):
     at: Annotated[datetime, Meta(tz=True)]
     grade: Annotated[int, Meta(ge=1, le=len(GRADES))]
     evidence: str
+
+
+FORMAT, VERSION = "shardbook-recall", 1
+_LARGEST = 64 << 20  # bytes of an export that is read
+_AHEAD = timedelta(days=1)  # by which another machine's clock may be ahead
+
+
+class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A user's answers in one file; `version` is that of this form."""
+
+    format: str
+    version: int
+    reviews: list[Review]
+
+
+def read_export(path: Path, now: datetime) -> list[Review]:
+    """Return the answers in an export.
+
+    Raises:
+        NotelabError: it is no export, is of a later version, or has an answer of the future.
+        OSError: the file can't be read.
+    """
+    with path.open("rb") as stream:
+        data = stream.read(_LARGEST + 1)
+    advice = "`shardbook recall --export FILE` or the site's page of cards writes one"
+    try:
+        if len(data) > _LARGEST:
+            raise ValueError(f"more than {_LARGEST:,} bytes")
+        head = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if bytes(head.get("format", b"")) != f'"{FORMAT}"'.encode():
+            raise ValueError(f'it has no "format": "{FORMAT}"')
+        if (version := bytes(head.get("version", b"")).decode()) != str(VERSION):
+            raise ValueError(f"its version is {version or 'missing'}, and {VERSION} is read here")
+        reviews = msgspec.json.decode(data, type=Export).reviews
+    except (ValueError, RecursionError) as fault:
+        reason = str(fault) or "it is nested too deeply"
+        raise NotelabError(f"{path} is no export of recall: {reason}", hint=advice) from None
+    if late := next((review for review in reviews if review.at > now + _AHEAD), None):
+        raise NotelabError(
+            f"{path}: an answer to {late.card} is of {late.at:%Y-%m-%d}, which is still to come",
+            hint="nothing was taken; set the clock, or correct the answer's `at`",
+        )
+    return reviews
+
+
+def write_export(path: Path, reviews: Iterable[Review], now: datetime) -> None:
+    """Write an export, whole or not at all; only another export is replaced.
+
+    Raises:
+        NotelabError: the file holds something else.
+        OSError: the file can't be read or written.
+    """
+    if path.exists() and path.stat().st_size:
+        read_export(path, now)
+    ordered = sorted(reviews, key=lambda review: (review.at, review.card))
+    text = msgspec.json.encode(Export(FORMAT, VERSION, ordered))
+    write_files({path: msgspec.json.format(text, indent=1) + b"\n"})
 
 
 class History:
@@ -70,6 +132,22 @@ class History:
             stream.write(line)
             stream.flush()
             os.fsync(stream.fileno())
+
+    def merge(self, reviews: Iterable[Review]) -> int:
+        """Add the answers that are not here yet, all of them or none; return how many they are.
+
+        Raises:
+            OSError: the file can't be read or written.
+        """
+        known = {(card, review.at) for card, each in self.read().items() for review in each}
+        new = {(r.card, r.at): r for r in reviews if (r.card, r.at) not in known}
+        if new:
+            lines = b"".join(msgspec.json.encode(review) + b"\n" for review in new.values())
+            with self._lock:
+                before = self.path.read_bytes() if self.path.exists() else b""
+                end = b"\n" if before and not before.endswith(b"\n") else b""
+                write_files({self.path: before + end + lines})
+        return len(new)
 
     def _read_lines(self) -> tuple[list[tuple[bytes, Review]], int]:
         """Return the lines that can be read, and the number of the others."""

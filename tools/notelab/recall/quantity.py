@@ -53,12 +53,21 @@ def _parse_value(digits: str) -> float | None:
         return None
 
 
+def lacks_unit(typed: Quantity, expected: Quantity) -> bool:
+    """Return whether a typed number is neither right nor wrong, since it lacks its unit of bytes.
+
+    >>> lacks_unit(read("7"), read("7 MiB")), lacks_unit(read("7"), read("7 ranks"))
+    (True, False)
+    """
+    return expected.unit == "B" and not typed.unit
+
+
 def is_same(typed: Quantity, expected: Quantity) -> bool:
-    """Return whether a typed quantity equals the expected one; bytes may be typed without a unit.
+    """Return whether a typed quantity equals the expected one; a count may have any unit or none.
 
     >>> is_same(read("17.18 GB"), read("16 GiB")), is_same(read("16 GB"), read("16 GiB"))
     (True, False)
     """
-    if (typed.unit == "B") != (expected.unit == "B") and typed.unit:
+    if (typed.unit == "B") != (expected.unit == "B"):
         return False
     return isclose(typed.value, expected.value, rel_tol=TOLERANCE if expected.unit == "B" else 1e-9)

@@ -6,8 +6,9 @@ from itertools import takewhile
 from notelab.book.evidence import CitedFile
 from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile, cache_key
+from notelab.cited import tokens
 from notelab.finding import Finding
-from notelab.page import results_page, tokens
+from notelab.page import results_page
 from notelab.page.citation import Span
 
 
@@ -33,8 +34,8 @@ class Pinned:
         return sharing_files
 
 
-def findings(view: ParsedPage, pinned: Pinned) -> Iterator[Finding]:
-    """Check a page against every pinned file whose text is available."""
+def findings(view: ParsedPage, pinned: Pinned, allowed: list[Span]) -> Iterator[Finding]:
+    """Check a page against every pinned file whose text is available, except in `allowed` rows."""
     if view.note is None:
         return
     for image in view.note.images:
@@ -49,7 +50,10 @@ def findings(view: ParsedPage, pinned: Pinned) -> Iterator[Finding]:
             expected="mermaid only",
         )
     for file in pinned.sharing(view):
-        yield from _find_pasted(view, file)
+        for finding in _find_pasted(view, file):
+            first, last = finding.span.row, finding.span.end_row
+            if not any(each.row <= first and last <= each.end_row for each in allowed):
+                yield finding
 
 
 def _find_pasted(view: ParsedPage, file: CitedFile) -> Iterator[Finding]:

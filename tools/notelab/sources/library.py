@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from notelab.lines import split_lines
-from notelab.sources.answers import Source, SourceError, TagCommit, Wanted, Wheel
+from notelab.sources.answers import WORKTREE, Source, SourceError, TagCommit, Wanted, Wheel
 from notelab.sources.batch import Answer, Batch
 from notelab.sources.store import Store
 from notelab.sources.timeouts import progress_if_slow, run_all
@@ -92,6 +92,11 @@ class Library:
     def _ask(self, batch: Batch) -> None:
         """Ask the providers in order, each for the files that no provider before it delivered."""
         source = batch.source
+        if source.commit == WORKTREE:
+            from notelab.sources.git.worktree import offer
+
+            batch.take("the working tree", partial(offer, Path(source.local_repository)))
+            return
         if batch.wanted and (mirror := self._clone_of(source)):
             from notelab.sources.git.tree import offer_from_mirror
 
@@ -173,6 +178,32 @@ class Library:
 
         mirror = self._clone_of(source)
         return open_clone(mirror) if mirror else None
+
+    def find_definitions(self, source: Source, name: str) -> list[str]:
+        """Return the files that define a name, in a clone on disk or in the installed package."""
+        from notelab.sources.definitions import find_in_package, find_in_tree
+        from notelab.sources.package import find_installed
+
+        what = f"{source.name}: looking for {name}"
+        with progress_if_slow(self._progress, what):
+            git = self.clone(source)
+            if git and (paths := find_in_tree(git, source.commit, name)):
+                return paths
+            installed = find_installed(source) if source.wheel else ""
+            return [] if isinstance(installed, str) else find_in_package(installed, name)
+
+    def list_names(self, source: Source) -> list[str]:
+        """Return the paths of a source that a clone on disk, or the working tree, has."""
+        if source.commit == WORKTREE:
+            from notelab.sources.git import worktree
+
+            return worktree.list_names(Path(source.local_repository))
+        git = self.clone(source)
+        if git is None:
+            return []
+        from notelab.sources.git.tree import list_names
+
+        return list_names(git, source.commit)
 
     def tags_at(self, source: Source) -> list[str]:
         """Return the tags at a source's pin in its clone on disk, if there is one."""

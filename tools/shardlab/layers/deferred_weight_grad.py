@@ -77,12 +77,14 @@ def _check_supported(module: nn.Module) -> None:
     if not any(p.dim() > 1 for p in module.parameters(recurse=False)):
         raise ValueError(
             f"a {type(module).__name__}'s weight is no parameter of its own: FSDP reduces "
-            "gradients and frees weights with backward, not after it; use 1f1b, or replicas"
+            "gradients and frees weights with backward, not after it; choose --schedule 1f1b, or "
+            "replicas"
         )
     if getattr(module.fused, "keywords", {}).get("gradient_accumulation"):
         raise ValueError(
             "fuse(gradient_accumulation=True) adds weights' gradients into main_grad during "
-            "backward, and a zero-bubble schedule defers them: fuse without it, or use 1f1b"
+            "backward, and a zero-bubble schedule defers them: fuse without it, or choose "
+            "--schedule 1f1b"
         )
 
 

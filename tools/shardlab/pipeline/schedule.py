@@ -97,7 +97,7 @@ def interleaved(
     if chunks < 2 or stages < 2:
         raise ScheduleError(
             f"interleaving needs at least 2 stages of at least 2 chunks, found {stages} of "
-            f"{chunks}; use one_forward_one_backward"
+            f"{chunks}; choose --schedule 1f1b (one_forward_one_backward)"
         )
     group = min(stages, microbatches) if group is None else group
     if not _group_fits(group, stages, microbatches):
@@ -146,13 +146,16 @@ def by_name(kind: str, stages: int, microbatches: int, chunks: int | None = None
     one_chunk = {"gpipe": gpipe, "1f1b": one_forward_one_backward, "zb-h1": zero_bubble}
     if kind in one_chunk:
         if chunks not in (None, 1):
-            raise ScheduleError(f"{kind} has one chunk a stage, found {chunks}; use interleaved")
+            raise ScheduleError(
+                f"--schedule {kind} has one chunk a stage, found {chunks}; choose --schedule "
+                "interleaved"
+            )
         return one_chunk[kind](stages, microbatches)
     if kind == "interleaved":
         return interleaved(stages, microbatches, 2 if chunks is None else chunks)
     if kind == "forward-only":
         return forward_only(stages, microbatches, 1 if chunks is None else chunks)
-    raise ScheduleError(f"schedule {kind!r} is not known; choose {', '.join(NAMES)}")
+    raise ScheduleError(f"--schedule {kind} is not known; choose {', '.join(NAMES)}")
 
 
 def _list_in_groups(microbatches: int, chunks: Sequence[int], group: int) -> list[tuple[int, int]]:

@@ -28,7 +28,7 @@ from costlab.record.names import call
 from costlab.record.noise import NoiseMonitor
 from costlab.record.provenance import cores
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Settings
+from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import median_ci, p20_ci, percentile
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
@@ -57,7 +57,7 @@ LARGEST, LARGEST_TRAINED = 16 << 20, 4 << 20  # bytes, in the quick profile
 def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Measure every point; yield all metrics after each round, each time on more samples."""
     sizes = settings.sizes or SIZES[settings.profile]
-    largest = elements(max(sizes), world.size)
+    budget, largest = Budget.of(settings.seconds), elements(max(sizes), world.size)
     buffers = Buffers(largest, world.device)
     line_up = _barrier(world)
     points: list[Point] = []
@@ -75,7 +75,7 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
     yield "warm-up"
     for point in points:
         point.step(0)
-    watch = yield from _rounds(world, settings, points, line_up)
+    watch = yield from _rounds(world, settings, points, line_up, budget.until)
     order = random.Random(settings.seed)  # noqa: S311
     for check in order.sample(checks, len(checks) // 4):
         check()
@@ -103,10 +103,11 @@ def _modes(
 
 
 def _rounds(
-    world: World, settings: Settings, points: list[Point], line_up: Callable[[], None]
-) -> Generator[Item, None, NoiseMonitor]:
+    world: World, settings: Settings, points: list[Point], line_up: Callable[[], None],
+    until: float,
+) -> Generator[Item, None, NoiseMonitor]:  # fmt: skip
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
-    wanted, watch, turn = LEAST, NoiseMonitor(world), 0
+    wanted, watch, turn = LEAST, NoiseMonitor(world, until), 0
     gc.collect()
     gc.disable()
     try:

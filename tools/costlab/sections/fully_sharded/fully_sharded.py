@@ -19,6 +19,7 @@ Memory is a rank's tensors, counted as they come and go; on CUDA the allocator's
 of the logits, with which backward begins.
 """
 
+import math
 import random
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
@@ -32,7 +33,7 @@ from costlab.implementations.rounds import Rounds, Step, measuring, unsaid
 from costlab.record.names import Name
 from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Item, Load, Metric
-from costlab.record.settings import Settings
+from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import percentile
 from costlab.sections import sweep_check
 from costlab.sections.breakdown import replay, watched
@@ -61,11 +62,15 @@ Times = Mapping[str, Sequence[float]]
 def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Every hidden size; the largest models; one step's timeline."""
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
-    for hidden in HIDDEN[settings.profile]:
-        times, calls = yield from _timed(world, settings, hidden, order)
+    budget, sizes = Budget.of(settings.seconds), HIDDEN[settings.profile]
+    for number, hidden in enumerate(sizes):
+        parts_left = 2 * (len(sizes) - number)  # the steps and the timelines of each size
+        share = budget.share(1 / parts_left)
+        times, calls = yield from _timed(world, settings, hidden, order, share.until)
         yield from steps_of(hidden, times, world.size, world.backend)
         yield from shares_of(hidden, times, world.size, world.backend, calls)
-        yield from hidden_share(world, hidden, STEPS[settings.profile])
+        share = budget.share(1 / (parts_left - 1))
+        yield from hidden_share(world, hidden, STEPS[settings.profile], until=share.until)
         yield f"hidden {hidden}: memory"
         yield from memory(world, hidden)
     yield from largest.metrics()
@@ -81,7 +86,7 @@ def names(backend: str) -> dict[str, str]:
 
 
 def _timed(
-    world: World, settings: Settings, hidden: int, order: random.Random
+    world: World, settings: Settings, hidden: int, order: random.Random, until: float
 ) -> Generator[str | Load, None, tuple[Times, Calls]]:
     """Seconds of all libraries' steps, and of ours and its parts; our step's collectives."""
     links = names(world.backend)
@@ -91,7 +96,8 @@ def _timed(
         steps: dict[str, Step] = {code: built[name] for code, name in links.items()}
         pieces, calls = parts(world, hidden)
         plan = PLANS[settings.profile]
-        return (yield from measuring(world, steps | pieces, plan, order, where)), calls
+        times = yield from measuring(world, steps | pieces, plan, order, where, until=until)
+        return times, calls
 
 
 def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
@@ -141,9 +147,12 @@ def shares_of(
     yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=step_median)
 
 
-def hidden_share(world: World, hidden: int, count: int) -> Iterator[Item]:
+def hidden_share(
+    world: World, hidden: int, count: int, *, until: float = math.inf
+) -> Iterator[Item]:
     """The median over `count` steps, with its interval; of each step the mean over the ranks."""
-    hidden_shares, watch, steps = [], NoiseMonitor(world), iter(timeline.steps(world, hidden))
+    hidden_shares, steps = [], iter(timeline.steps(world, hidden))
+    watch = NoiseMonitor(world, until)
     while not watch.enough(count):
         with watch.round():
             spans = next(steps)

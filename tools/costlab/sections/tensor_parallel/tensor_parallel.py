@@ -36,7 +36,7 @@ from costlab.implementations.rounds import Rounds, Step, measuring, unsaid
 from costlab.implementations.tp import Task
 from costlab.record.names import Name
 from costlab.record.result import Item, Load, Metric
-from costlab.record.settings import Settings
+from costlab.record.settings import Budget, Settings
 from costlab.sections import sweep_check
 from costlab.sections.breakdown import replay, watched
 from costlab.sections.null_axis import SilentAxis
@@ -79,15 +79,18 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Every hidden size; a launch after the first, the repeated ones."""
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
     sizes = repeated(settings) if settings.launch else hidden_sizes(settings)
+    budget = Budget.of(settings.seconds)
     for number, hidden in enumerate(sizes, 1):
         where = f"hidden {hidden} ({number} of {len(sizes)})"
-        times, calls = yield from _timed(world, settings, hidden, order, where)
+        share = budget.share(1 / (len(sizes) - number + 1))
+        times, calls = yield from _timed(world, settings, hidden, order, where, until=share.until)
         yield from metrics(hidden, times, world.size, backend=world.backend, calls=calls)
 
 
 def _timed(
-    world: World, settings: Settings, hidden: int, order: random.Random, where: str
-) -> Generator[str | Load, None, tuple[dict[str, list[float]], Calls]]:
+    world: World, settings: Settings, hidden: int, order: random.Random, where: str,
+    *, until: float,
+) -> Generator[str | Load, None, tuple[dict[str, list[float]], Calls]]:  # fmt: skip
     """Seconds of each contestant's and each part's steps at one size; the step's collectives."""
     with_megatron = hidden <= OTHERS_UP_TO[settings.profile]
     calls: Calls = {}
@@ -101,7 +104,7 @@ def _timed(
             pieces, calls = parts(world, hidden)
             steps |= pieces
         plan = rounds(hidden, full=settings.profile == "full")
-        times = yield from measuring(world, steps, plan, order, f"{where}: ")
+        times = yield from measuring(world, steps, plan, order, f"{where}: ", until=until)
         return _named(times, world.backend), calls
 
 
