@@ -67,6 +67,7 @@ def _prove(session: Session, options: argparse.Namespace) -> int:
             break
         if not options.json and sys.stderr.isatty():
             print(f"\r\033[K{number}/{len(cases)}: {case}", end="", file=sys.stderr, flush=True)
+        session.limit = max(10.0, min(120.0, deadline - time.monotonic()))
         results.append(session.run(case))
         if results[-1].finding:
             results[-1] = session.explain(results[-1], deadline)
