@@ -37,7 +37,7 @@ test-env: ## set up all that the tests need
 	$(call set-up,test)
 
 check: check-env ## prove the workbook's notes (the main job)
-	@$(IN) notelab check
+	@$(IN) notelab check --by-lab
 
 test: test-env ## run the tests
 	@$(IN) pytest -n 3 --durations 12 --durations-min 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.grid.layout import Layout
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 from shardlab.pipeline.action import Schedule
@@ -78,9 +78,14 @@ class Settings:
     steps: int = option(60, "to train now")
     batch: int = option(4, "sequences in a step, over all ranks")
     sequence: int = option(128, "words of a sequence")
+    model: str = option(
+        "gpt", "its blocks: GPT-2's, or Llama's (RMS norm, rotary positions, SwiGLU, no biases)",
+        ["gpt", "llama"],
+    )  # fmt: skip
     layers: int = option(4, "blocks of the model")
     hidden: int = option(128, "its width")
     heads: int = option(4, "of attention")
+    kv_heads: int | None = option(None, "groups of heads that share a key and a value; as heads")
     vocabulary: int = option(1024, "words")
     dropout: float = option(0.0, "of activations, in training")
     dtype: str = option(
@@ -127,9 +132,11 @@ class Settings:
         return self.dtype == "bfloat16"
 
     @property
-    def model(self) -> GPTConfig:
+    def config(self) -> GPTConfig:
         """The GPT to train; under FSDP its shards are what the optimizer steps on."""
         return GPTConfig(
+            **(LLAMA if self.model == "llama" else {}),
+            kv_heads=self.kv_heads,
             layers=self.layers,
             hidden=self.hidden,
             heads=self.heads,
@@ -206,7 +213,7 @@ def demand_fit(run: Settings, world_size: int) -> None:
     """
     for name in (
         "tp", "cp", "pp", "dp", "ep", "batch", "steps", "every", "pieces", "evaluate",
-        "sequence", "layers", "hidden", "heads",
+        "sequence", "layers", "hidden", "heads", "kv_heads",
     ):  # fmt: skip
         if (number := getattr(run, name)) is not None and number < 1:
             raise ValueError(f"{name} is {number}; choose 1 or more")
@@ -223,13 +230,17 @@ def demand_fit(run: Settings, world_size: int) -> None:
     if run.experts or run.ep > 1:
         _demand_experts(run)
     _demand_a_way_to_train(run)
-    if run.cp > 1 and run.heads % run.tp == 0:  # else that is said below
+    groups = run.kv_heads or run.heads
+    if run.cp > 1 and run.heads % run.tp == groups % run.tp == 0:  # else that is said below
         from shardlab.context.zigzag import check_heads, check_sequence
 
         check_sequence(run.sequence, run.cp)
         check_heads(run.cp_kind, run.cp, run.heads // run.tp, "heads")
+        check_heads(run.cp_kind, run.cp, groups // run.tp, "key-value groups")
     sequence = run.sequence // run.cp if run.sequence_parallel else None
-    check_tensor(run.tp, hidden=run.hidden, heads=run.heads, sequence=sequence)
+    check_tensor(
+        run.tp, hidden=run.hidden, heads=run.heads, kv_heads=run.kv_heads, sequence=sequence
+    )
     check_pipeline(run.pp * run.chunks, layers=run.layers)
     check_divides("data", run.dp, run.batch, "sequences of a batch")
     share = run.batch // run.dp

@@ -32,7 +32,7 @@ def make_pieces(settings: Settings, grid: Grid, device: torch.device) -> list[GP
         context = ContextParallel(grid.context, settings.cp_kind)
     pieces = [
         GPT(
-            settings.model,
+            settings.config,
             tensor=grid.tensor,
             sequence_parallel=settings.sequence_parallel,
             seed=settings.seed,

@@ -259,6 +259,7 @@ def describe_run(trainer: Trainer) -> str:
     link = world.backend if settings.link == "torch" else settings.link
     cut = f" x context {settings.cp} ({settings.cp_kind})" if settings.cp > 1 else ""
     pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
+    llama = ", of Llama" if settings.model == "llama" else ""
     start = ""
     if settings.resume or settings.load:
         start = f"\n{checkpoints.describe_origin(settings, trainer.first_step)}"
@@ -266,7 +267,7 @@ def describe_run(trainer: Trainer) -> str:
         f"tensor {settings.tp}{cut} x pipeline {settings.pp} x data {settings.dp} = "
         f"{world.size} ranks on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
         f"{settings.dtype}\n"
-        f"{settings.layers} layers of {settings.hidden}; {trainer.text.description}{start}"
+        f"{settings.layers} layers of {settings.hidden}{llama}; {trainer.text.description}{start}"
     )
 
 

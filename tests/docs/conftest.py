@@ -83,7 +83,8 @@ def shell(
     home, cache = tmp_path / "home", tmp_path / "cache"
     home.mkdir()
     (home / ".gitconfig").write_text("[user]\nname = Reader\nemail = reader@example.invalid\n")
-    if "shardbook show" in request.node.callspec.params["page"].read_text("utf-8"):
+    pages = request.node.callspec.params["pages"]
+    if any("shardbook show" in page.read_text("utf-8") for page in pages):
         shutil.copytree(request.getfixturevalue("cited_text"), cache / "blobs")
     ours = Path(sys.executable).parent
     path = [part for part in os.environ["PATH"].split(os.pathsep) if Path(part) != ours]

@@ -15,6 +15,7 @@ LABS = ROOT / "docs/labs"
 NOTES = sorted((ROOT / "experiments/35-reading-notes").glob("*.md"))
 THEORY = sorted((ROOT / "docs/theory").glob("0[1-4]-*.md"))
 EARLIER_LABS = sorted(LABS.glob("0[0-2]*.md"))
+BEFORE_LAB_03 = [ROOT / "docs/index.md", *THEORY, *EARLIER_LABS]
 
 PREDICTION = re.compile(r"\*Predi(?:ct|ce)\b")
 ROW = re.compile(r"\]\(\S*?(?:\bRESULTS(?:\.es)?\.md|\bmeasured/[\w./-]*)#([\w-]+)\)")
@@ -109,11 +110,16 @@ def cited_lines(text: str) -> set[tuple[str, int]]:
     }
 
 
-def choices_shown(text: str, pages: list[Path] = THEORY) -> list[str]:
-    """Return the choices of which one of the English pages cites a line."""
+def open_citations(text: str) -> set[tuple[str, int]]:
+    """Return every line that the page cites outside of folds."""
+    return cited_lines("\n".join(line for _, line, folded in list_lines(text) if not folded))
+
+
+def choices_shown(choices: list[str], pages: list[Path]) -> list[str]:
+    """Return the choices of which one of the English pages cites a line outside of folds."""
     english = [page for page in pages if ".es." not in page.name]
-    lines = set().union(*(cited_lines(page.read_text("utf-8")) for page in english))
-    return [choice for choice in CHOICE.findall(text) if cited_lines(choice) & lines]
+    lines = set().union(*(open_citations(page.read_text("utf-8")) for page in english))
+    return [choice for choice in choices if cited_lines(choice) & lines]
 
 
 @cache

@@ -3,12 +3,19 @@
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[2]
+# A worked problem: its number and text, then the fold with its name and its answer.
+EXERCISE = re.compile(
+    r"^\*\*(\d+)\. ((?:(?!\?\?\? ).*\n)+)"
+    r'\?\?\? example ([\w-]+) "(?:Answer|Respuesta) \1"\n((?: {4}.*\n|\n)+)',
+    re.M,
+)
 PROGRAMS = ("make", "shardbook", "tools/bench", "python", "torchrun", "pytest", "git", "apt")
 
 
@@ -63,6 +70,18 @@ def read_commands(page: Path) -> list[Command]:
             if child.type == "code_inline" and _is_typed(child.content):
                 result.append(Command(line, child.content))
     return result
+
+
+def read_outputs(page: Path) -> dict[int, list[str]]:
+    """Return the lines that a page shows after a block of commands, by the line of the block."""
+    fences = [
+        token for token in MarkdownIt().parse(page.read_text("utf-8")) if token.type == "fence"
+    ]
+    return {
+        block.map[0] + 1: [line for line in shown.content.splitlines() if line.strip()]
+        for block, shown in pairwise(fences)
+        if (block.info, shown.info) == ("bash", "text") and block.map
+    }
 
 
 def _is_typed(text: str) -> bool:

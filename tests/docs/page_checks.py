@@ -90,14 +90,14 @@ def check_set_up(page: Path, text: str) -> Faults:
 
 
 def check_environment(page: Path, text: str) -> Faults:
-    """After `make`, a program of the environment is typed when the environment is active."""
+    """Once an environment is set up, its programs are typed when it is active."""
     if page.parent.name == "rules":  # one rule each; their top says where `shardbook` comes from
         return
     set_up, active = False, False
     for token in read_tokens(text):
         lines = token.content.splitlines() if (token.type, token.info) == ("fence", "bash") else []
         for number, line in enumerate(lines, (token.map or [0])[0] + 2):
-            set_up |= line.startswith("make ")
+            set_up |= line.startswith(("make ", "python3 -m venv "))
             active |= set_up and line == "source .venv/bin/activate"
             program = line.partition(" ")[0]
             if not active and program in ("shardbook", "python", "torchrun", "pytest"):

@@ -1,8 +1,8 @@
 """Each numeral with a unit in the theory has an entry in `numerals.toml`, which says its origin.
 
 Left out are numerals that a page links to a row of RESULTS, which notelab compares; those that a
-command writes between marks; and those in fences, code and formulas. An entry is one of these, or
-several with "; " between them:
+command writes between marks; those in fences, code and formulas; and those of the worked problems
+(`theory/test_exercises.py`). An entry is one of these, or several with "; " between them:
 
 - an expression, which must give the numeral to its last digit: in bytes, seconds, or shares for %.
   It may use shardlab's formulas, the names in the tables `let`, and the numerals with a NAME;
@@ -28,7 +28,7 @@ from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.collective import Call, Traffic
 from shardlab.proofs.formulas import experts, memory, seconds
 from shardlab.proofs.schedules.timeline import bubble, simulate
-from tests.docs.page import ROOT, spanish_page
+from tests.docs.page import EXERCISE, ROOT, spanish_page
 
 PAGES = [page for page in sorted((ROOT / "docs/theory").glob("*.md")) if ".es." not in page.name]
 LISTED = tomllib.loads(Path(__file__).with_name("numerals.toml").read_text("utf-8"))
@@ -67,14 +67,21 @@ NAMES: dict[str, Any] = {
 }
 
 
-def read_numerals(page: Path) -> list[str]:
-    """Return a page's numerals, each with its unit, in English and in the page's order."""
-    text = re.sub(r"\s+", " ", LEFT_OUT.sub(" ", page.read_text("utf-8"))).replace("·10", "· 10")
-    if page.name.endswith(".es.md"):
+def normalize(text: str, *, spanish: bool) -> str:
+    """Return a text on one line, its numerals and units in English, without what is left out."""
+    text = re.sub(r"\s+", " ", LEFT_OUT.sub(" ", text)).replace("·10", "· 10")
+    if spanish:
         text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "", text).replace("000 millones", " mil millones")
         for word, english in WORDS.items():
             text = re.sub(rf"(?<=\d )(?:de )?{word}(?=s?\b)", english, text)
-    return [" ".join(filter(None, match.groups())) for match in NUMERAL.finditer(text)]
+    return text
+
+
+def read_numerals(page: Path) -> list[str]:
+    """Return a page's numerals, each with its unit, in English and in the page's order."""
+    text = EXERCISE.sub("", page.read_text("utf-8"))
+    plain = normalize(text, spanish=page.name.endswith(".es.md"))
+    return [" ".join(filter(None, match.groups())) for match in NUMERAL.finditer(plain)]
 
 
 def find_fault(numeral: str, origin: str, names: dict[str, Any]) -> str:
@@ -87,7 +94,7 @@ def find_fault(numeral: str, origin: str, names: dict[str, Any]) -> str:
     if named[1] == "source":
         path, line = named[3].split(":L")
         lines = (Path(torch.__file__).parents[1] / path).read_text("utf-8").splitlines()
-        expected = float(number) * (0.01 if unit == "%" else 1)
+        expected = float(number.replace(",", "")) * (0.01 if unit == "%" else 1)
         numbers = map(float, re.findall(r"\d+(?:\.\d+)?", lines[int(line) - 1]))
         return "" if expected in numbers else f"{named[3]} has another number"
     if named[1] == "test":

@@ -208,6 +208,7 @@ UNUSED = "import os,sys\nx = lambda a : a\n"
         ("experiments/35-write-it/replicas.py", 0),
         ("experiments/35-write-it/unit.py", 0),
         ("experiments/37-batches/mine.py", 0),
+        ("experiments/38-long-sequences/faulty.py", 0),
         ("experiments/35-write-it/grade.py", 1),
     ],
 )

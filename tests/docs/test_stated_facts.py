@@ -30,8 +30,8 @@ COUNTED = re.compile(r"^    (\S+\.md) +(\d+) +(\d+) +(\d+)", re.M)  # words, cho
 def test_the_commands_page_shows_what_check_counts(page: str) -> None:
     lab = "experiments/35-ffn-by-hand"
     text = (ROOT / "docs/reference" / page).read_text("utf-8")
-    shown = text.partition(f"shardbook check {lab}\n")[2].partition("\n```\n\n*")[0]
-    done = run_program([sys.executable, "-m", "notelab", "check", "--offline", lab], cwd=ROOT)
+    shown = text.partition(f"shardbook check -v {lab}\n")[2].partition("\n```\n\n*")[0]
+    done = run_program([sys.executable, "-m", "notelab", "check", "-v", "--offline", lab], cwd=ROOT)
     assert COUNTED.findall(shown) == COUNTED.findall(done.stdout) != [], done.stderr
 
 
@@ -44,6 +44,8 @@ def test_the_commands_page_shows_what_check_counts(page: str) -> None:
         ("35-three-d/traced.py", "torch"),
         ("37-batches/check.py", "numpy"),
         ("35-write-it/grade.py", "torch"),
+        ("38-long-sequences/attend.py", "torch"),
+        ("38-long-sequences/grade_faulty.py", "torch"),
     ],
 )
 def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(

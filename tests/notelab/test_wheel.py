@@ -14,7 +14,7 @@ import pytest
 from notelab import __version__
 from pages.blocks import ROOT
 from tests.limits import LIMIT
-from tests.notelab.scratch import Scratch
+from tests.notelab.scratch import Scratch, git
 from tests.running import run_program
 
 MIB = 1 << 20
@@ -64,14 +64,20 @@ def test_the_wheel_holds_one_package_and_what_the_checker_needs_beside_it(wheel:
         files = {info.filename: info.file_size for info in archive.infolist()}
     metadata = f"shardbook-{__version__}.dist-info"
     assert {name.partition("/")[0] for name in files} == {"notelab", metadata}
-    pages = {name.removeprefix("notelab/rules/pages/") for name in files if name.endswith(".md")}
-    assert pages == {page.name for page in (ROOT / "docs/reference/rules").glob("N*.md")}
-    rest = {Path(n).name for n in files if not n.startswith(metadata) and Path(n).suffix != ".py"}
-    scripts = {name for name in rest - pages if name.endswith(".js")}
+    pages = {name for name in files if name.endswith(".md")}
+    grammars = {f"{name}{ending}.md" for name in ("lab-file", "notes") for ending in ("", ".es")}
+    rules = {f"rules/{page.name}" for page in (ROOT / "docs/reference/rules").glob("N*.md")}
+    assert pages == {f"notelab/reference/{page}" for page in rules | grammars}
+    rest = {
+        Path(name).name
+        for name in files.keys() - pages
+        if not name.startswith(metadata) and Path(name).suffix != ".py"
+    }
+    scripts = {name for name in rest if name.endswith(".js")}
     assert "mermaid.min.js" in scripts and "VERSION" in rest
     blank = {path.name for path in (ROOT / "tools/notelab/commands/blank").iterdir()}
     lab = {"lab.toml", "megatron-sha.txt", "pytorch-sha.txt"}
-    assert rest - pages - scripts == {"VERSION", *blank, *lab}
+    assert rest - scripts == {"VERSION", *blank, *lab}
     ours = [size for name, size in files.items() if Path(name).name != "mermaid.min.js"]
     assert sum(ours) < MIB
     assert wheel.stat().st_size < 2 * MIB
@@ -126,8 +132,92 @@ def test_an_adopter_proves_a_lab_and_is_told_of_a_range_that_slipped(
 
 def test_an_adopter_reads_a_rules_page_in_both_languages(adopted: Path) -> None:
     assert "N208" in run(adopted / "shardbook", "explain", "N208").stdout
+    listed = run(adopted / "shardbook", "explain")
+    assert "N702" in listed.stdout and "lab-file" in listed.stdout, listed.stderr
+    fields = run(adopted / "shardbook", "explain", "lab-file").stdout
+    assert "`closing-heading`" in fields and "`min-choices`" in fields
     spanish = run(adopted / "shardbook", "explain", "N208", "--language", "es")
     assert spanish.returncode == 0 and "cita" in spanish.stdout
+
+
+OWN_REPOSITORY = ROOT / "docs/reference/own-repository.md"
+OWN_NOTE = """\
+---
+title: Reading upstream
+commit:
+  upstream: COMMIT
+---
+
+# Reading upstream
+
+- **Counted before.** The count `uses` grows first, so a failing call still counts, and the
+  comment above the line says why the author wanted it that way `pkg/scaler.py:L14-L15`.
+- **Two amounts.** What `combine` returns is a Euclidean length of both amounts, and never
+  their plain sum, so two equal amounts give less than twice one of them `pkg/scaler.py:L22-L25`.
+- **A bound.** No result may be infinite: a result above every number is refused with an error that
+  holds the result (`OverflowError`), after the count has grown `pkg/scaler.py:L17-L18`.
+"""
+
+
+def own_repository_script(scratch: Scratch, adopted: Path) -> list[str]:
+    """Return the commands of the page, with the names that a reader replaces, and the hook file."""
+    here = {
+        "python3 -m venv .venv": f"[ -d .venv ] || cp -a '{adopted.parent}' .venv",
+        "pip install 'git+ADDRESS@COMMIT'": "shardbook --version",
+        ".venv/bin/pip install 'git+ADDRESS@COMMIT'": ".venv/bin/shardbook --version",
+        "pip install --force-reinstall 'git+ADDRESS@COMMIT'": "shardbook --version",
+        "pip install pre-commit": "true",
+        "pre-commit install": f"'{Path(sys.executable).parent}/pre-commit' install",
+        "shardbook lock lectures/reading": "cp ../note.md lectures/reading/reading.md\n"
+        "shardbook lock lectures/reading",
+    }
+    names = {"URL": f"file://{scratch.upstream}", "TAG": "v1", "SOURCE": "upstream"}
+    names["SYMBOL"] = "pkg/scaler.py:Scaler.apply"
+    script, seen = [], set()
+    text = OWN_REPOSITORY.read_text("utf-8")
+    for kind, block in re.findall(r"^```(bash|yaml)\n(.*?)^```$", text, re.M | re.S):
+        if kind == "yaml":
+            script.append(f"cat > .pre-commit-config.yaml <<'END'\n{block}END")
+            continue
+        for line in block.splitlines():
+            seen.add(line)
+            command = here.get(line, line)
+            script.append(
+                re.sub(r"\b[A-Z]{3,}\b", lambda word: names.get(word[0], word[0]), command)
+            )
+    assert here.keys() <= seen, here.keys() - seen
+    return script
+
+
+def test_the_page_on_your_own_repository_does_what_it_says(adopted: Path, scratch: Scratch) -> None:
+    if not (Path(sys.executable).parent / "pre-commit").exists():
+        pytest.skip("pre-commit is not installed beside this Python")
+    note = OWN_NOTE.replace("COMMIT", scratch.commit[:12])
+    (scratch.root / "note.md").write_text(note, "utf-8")
+    script = own_repository_script(scratch, adopted)
+    environment = {
+        "HOME": str(scratch.root),
+        "https_proxy": "http://127.0.0.1:9",  # no host is reached, and none is waited for
+        "SHARDBOOK_CACHE": str(scratch.root / "adopters"),
+        "PRE_COMMIT_HOME": str(scratch.root / "pre-commit"),
+        **{f"GIT_{who}_NAME": "Reader" for who in ("AUTHOR", "COMMITTER")},
+        **{f"GIT_{who}_EMAIL": "reader@example.invalid" for who in ("AUTHOR", "COMMITTER")},
+    }
+    typed = "\n".join(["set -ex", f"cd '{scratch.root}'", *script])
+    done = run("bash", "-c", typed, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 proved" in done.stdout and "pkg/scaler.py:L13-L19" in done.stdout
+    notes = scratch.root / "notes"
+    assert git(notes, "status", "--porcelain", "lectures/reading") == ""
+    assert {lab.name for lab in (notes / "lectures").iterdir()} == {
+        "reading",
+        "megatron",
+        "lecture",
+    }
+    assert 'closing-heading.fr = ""' in (notes / "lectures/lecture/lab.toml").read_text("utf-8")
+    (notes / "lectures/reading/reading.md").write_text(note.replace("L14-L15", "L15-L17"), "utf-8")
+    refused = run("git", "-C", notes, "commit", "-qam", "slipped", **environment)
+    assert refused.returncode and " N208 " in refused.stdout + refused.stderr
 
 
 def test_an_adopter_starts_the_workbooks_reading_lab_anywhere(

@@ -1,5 +1,9 @@
 """The rules' stable codes and their names. Each rule has a page in docs/reference/rules."""
 
+from collections.abc import Iterable
+
+from notelab.errors import NotelabError, did_you_mean
+
 RULES: dict[str, str] = {
     # N1xx: stop conditions
     "N101": "missing-page",
@@ -15,6 +19,7 @@ RULES: dict[str, str] = {
     "N111": "closing-not-one-paragraph",
     "N112": "closing-ties-nothing",
     "N113": "hidden-character",
+    "N114": "too-few-new-choices",
     "N120": "pin-missing",
     "N121": "pin-malformed",
     "N122": "pin-unknown",
@@ -38,9 +43,13 @@ RULES: dict[str, str] = {
     "N215": "weak-anchor",
     "N216": "foreign-permalink",
     "N217": "behind-the-pin",
+    "N218": "moved-lines",
+    "N219": "changed-lines",
     "N230": "unjudged-citation",
     "N231": "label-disagrees",
     "N232": "absent-file",
+    "N233": "other-form",
+    "N234": "quotation-differs",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",
@@ -70,3 +79,18 @@ RULES: dict[str, str] = {
     "N701": "malformed-waiver",
     "N702": "idle-waiver",
 }
+
+
+def select_codes(typed: Iterable[str], default: Iterable[str] = ()) -> frozenset[str]:
+    """Return the codes that options name, each as a code or its beginning, with commas between.
+
+    Raises:
+        NotelabError: no rule's code begins like this.
+    """
+    parts = [part.strip().upper() for text in typed for part in text.split(",") if part.strip()]
+    for part in parts:
+        if not any(code.startswith(part) for code in RULES):
+            hint = did_you_mean(part, RULES) or "`shardbook explain` lists the rules"
+            raise NotelabError(f"{part[:40]!r} is no rule's code, nor how one begins", hint=hint)
+    chosen = frozenset(code for code in RULES if code.startswith(tuple(parts)))
+    return chosen if parts else frozenset(default)

@@ -21,6 +21,7 @@ MODULES = {
     "lab-01": "pages.runs.lab_01",
     "lab-04": "pages.runs.lab_04",
     "lab-05": "pages.runs.lab_05",
+    "lab-06": "pages.runs.lab_06",
     "theory-06": "pages.runs.theory_06",
     "theory-07": "pages.runs.theory_07",
     "bench-fit": "pages.bench_fit",

@@ -60,6 +60,16 @@ def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
     assert not list(scratch.book.glob("experiments/.*"))
 
 
+def test_a_new_lab_compares_with_the_same_earlier_pages(scratch: Scratch) -> None:
+    scratch.book.joinpath("01-before.md").write_text("# Before\n\nNothing.\n", "utf-8")
+    scratch.replace("lab.toml", "[lab]", '[lab]\nmin-new-choices = 2\nbefore = ["../../0*.md"]')
+    assert scratch.run("new", "readings/mine", "--from", "01-scratch").returncode == 0
+    table = load(scratch.book / "readings/mine").file.lab
+    assert (table.min_new_choices, table.before) == (2, ["../../0*.md"])
+    assert scratch.run("new", "../mine", "--from", "01-scratch").returncode == 0
+    assert load(scratch.root / "mine").file.lab.before == []
+
+
 def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
     scratch: Scratch,
 ) -> None:
@@ -67,6 +77,67 @@ def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
     assert done.returncode == 0, done
     assert "solution" not in (scratch.root / "mine/lab.toml").read_text("utf-8")
     assert scratch.run("check", "../mine").returncode == 1
+
+
+def test_a_lab_in_another_language_has_english_hints_and_a_heading_to_fill_in(
+    scratch: Scratch,
+) -> None:
+    done = scratch.run("new", "mine", "--from", "01-scratch", "--language", "fr")
+    assert done.returncode == 0, done
+    new_lab = scratch.book / "experiments/mine"
+    note = (new_lab / "note.md").read_text("utf-8")
+    assert "The lab asks for: at least 2 choices" in note and "\n## …\n" in note
+    assert load(new_lab).file.notes["note.md"].closing_mentions["fr"] == ["lab 02"]
+    checked = scratch.run("check", "experiments/mine")
+    finding = "N109 experiments/mine/lab.toml sets no `closing-heading.fr`"
+    assert finding in checked.stdout
+    lab = (new_lab / "lab.toml").read_text("utf-8")
+    lab = lab.replace('closing-heading.fr = ""', 'closing-heading.fr = "Relier les points"')
+    (new_lab / "lab.toml").write_text(lab, "utf-8")
+    (new_lab / "note.md").write_text(note.replace("## …", "## Relier les points"), "utf-8")
+    checked = scratch.run("check", "experiments/mine")
+    assert "N111" in checked.stdout and "N109" not in checked.stdout
+
+
+def test_a_lab_about_a_repository_without_a_commit_says_what_to_do(
+    scratch: Scratch, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q")
+    done = scratch.run("new", str(tmp_path / "mine"), "--repo", ".")
+    assert done.returncode == 2 and "hint: commit something first" in done.stderr
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("language", ["french", "FR", "f", "", "../fr"])
+def test_a_language_is_two_letters(scratch: Scratch, language: str) -> None:
+    for origin in (("--from", "01-scratch"), ("--repo", ".")):
+        done = scratch.run("new", "mine", *origin, "--language", language)
+        assert done.returncode == 2 and "is no language" in done.stderr
+    assert not scratch.book.joinpath("experiments/mine").exists()
+
+
+def test_a_lab_in_new_folders_makes_them(scratch: Scratch) -> None:
+    done = scratch.run("new", "lectures/2026/x", "--from", "01-scratch")
+    assert done.returncode == 0, done
+    assert "`shardbook check lectures/2026/x`" in done.stdout
+    assert {path.name for path in (scratch.book / "lectures/2026/x").iterdir()} >= {"lab.toml"}
+
+
+def test_folders_made_for_a_lab_that_fails_go_again_and_a_file_in_the_way_is_named(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting.lab_file, "load", _fail)
+    with pytest.raises(OSError, match="disk full"):
+        starting.from_lab("lectures/2026/x", "01-scratch", "en", scratch.book)
+    assert not scratch.book.joinpath("lectures").exists()
+    scratch.book.joinpath("lectures").write_text("mine\n")
+    done = scratch.run("new", "lectures/2026/x", "--from", "01-scratch")
+    assert done.returncode == 2 and "lectures is not a folder" in done.stderr
+    assert scratch.book.joinpath("lectures").read_text() == "mine\n"
+
+
+def _fail(folder: Path) -> None:
+    raise OSError("disk full")
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])

@@ -32,6 +32,14 @@ def fault(scratch: Scratch) -> NotelabError:
         ('[notes."note.md"]', '[notes."/etc/note.md"]', "relative to the lab", ""),
         ("[lab]", "[lab", "not valid TOML", ""),
         ('title = "Scratch"', 'title = "Scratch"\npages = ["../../../*.md"]', "leaves", ""),
+        ('title = "Scratch"', 'title = "Scratch"\nmin-new-choices = 1', "needs lab.before", ""),
+        (
+            'title = "Scratch"',
+            'title = "Scratch"\nmin-new-choices = 1\nbefore = ["../../../*.md"]',
+            "lab.before: '../../../*.md' leaves the repository",
+            "",
+        ),
+        ('title = "Scratch"', 'title = "Scratch"\nbefore = ["/etc/*.md"]', "relative globs", ""),
     ],
 )
 def test_a_slip_is_answered_with_its_key_and_the_nearest_spelling(

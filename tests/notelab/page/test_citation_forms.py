@@ -53,8 +53,10 @@ def _source(folder: Path) -> None:
     git(folder, "init", "-q", "-b", "main")
     commit_all(folder, "one")
     git(folder, "tag", "v1.0")
+    git(folder, "tag", "releases/v1.0")
     git(folder, "commit", "-q", "--allow-empty", "-m", "two")
     git(folder, "tag", "v2.0")
+    git(folder, "branch", "next")
     git(folder, "reset", "-q", "--hard", "v1.0")
 
 
@@ -152,6 +154,9 @@ READ = [
     ("https://example.org/o/s/src/@SHA@/pkg/work.py#lines-4:6", "s:pkg/work.py:L4-L6"),
     ("https://example.org/o/s/src/commit/@SHA@/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
     (f"({BLOB}/app/(group)/page.tsx#L2-L4).", "s:app/(group)/page.tsx:L2-L4"),
+    ("https://example.org/o/s/blob/main/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/blob/releases/v1.0/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/blob/refs/tags/v1.0/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
     ("`work.py:4-6`", "pkg/work.py:L4-L6"),
     ("`pkg/work.py#add_one`", "pkg/work.py:L4-L6"),
     ("`work.py#add_one`", "pkg/work.py:L4-L6"),
@@ -159,6 +164,13 @@ READ = [
     ("`docs/it's here.md:L1`", "docs/it's here.md:L1"),
     ("`\"pkg/work.py:L4-L6\"`", "pkg/work.py:L4-L6"),
     ("[^1]: `pkg/work.py:L4-L6`, of `add_one`", "pkg/work.py:L4-L6"),
+    ("pkg/work.py:4-6", "pkg/work.py:L4-L6"),
+    ("**pkg/work.py**:4-6", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py` (lines 4-6)", "pkg/work.py:L4-L6"),
+    ("lines 4 to 6 of `work.py`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py:4:1`", "pkg/work.py:L4"),
+    ("[[s:pkg/work.py#L4-L6]]", "s:pkg/work.py:L4-L6"),
+    ("[pkg/work.py:4-6](https://example.com/)", "pkg/work.py:L4-L6"),
 ]  # fmt: skip
 
 
@@ -173,6 +185,15 @@ def test_an_honest_form_is_proved_as_the_place_that_it_says(
     assert lock and list(lock.citations["s"]) == [place]
 
 
+@pytest.mark.parametrize(("form", "place"), READ)
+def test_a_lab_may_ask_for_one_form(lab: Lab, form: str, place: str) -> None:
+    lab_file = lab.folder / "lab.toml"
+    lab_file.write_text(lab_file.read_text().replace("[lab]\n", '[lab]\nstyle = "canonical"\n'))
+    findings = [(each.code, each.expected) for each in lab.judge(form).findings]
+    canonical = form.startswith(("`pkg/work.py:L4", "`app", "`docs", "[^1]"))
+    assert findings == ([] if canonical else [("N233", f"`{place}`")])
+
+
 REFUSED = [
     (f"[`pkg/work.py:L4-L6`]({PERMALINK}/other.py#L1-L2)", "N231", "another place"),
     (f"[pkg/work.py:L4-L6]({PERMALINK}/work.py#L9-L11)", "N231", "another place"),
@@ -183,19 +204,19 @@ REFUSED = [
     (f"[`pkg/work.py:L4-L6`]({PERMALINK}/other.py)", "N231", "another place"),
     ("`pkg/work.py:1-3, 9000-9003`", "N205", "past the end"),
     ("`pkg/work.py:4-6 and 9000`", "N205", "past the end"),
-    ("[[s:pkg/work.py#L9000]]", "N201", "one code span"),
+    ("[[s:pkg/work.py#L9000]]", "N205", "past the end"),
     ("`[[s:pkg/work.py#L9000]]`", "N205", "past the end"),
-    ("**pkg/work.py**:9000", "N201", "one code span"),
-    ("**`pkg/work.py`**:9000", "N201", "one code span"),
-    ("*pkg/work.py*, line 9000", "N201", "one code span"),
-    ("`pkg/work.py`, see line 9000", "N201", "one code span"),
-    ("`pkg/work.py`, véase la línea 9000", "N201", "one code span"),
-    ("`pkg/work.py` (from line 9000)", "N201", "one code span"),
-    ("L9000 of `pkg/work.py`", "N201", "one code span"),
-    ("lines 9000–9003 in the file `pkg/work.py`", "N201", "one code span"),
-    ("[`pkg/work.py`](https://example.com/):9000", "N201", "one code span"),
-    ('[it](https://example.com/ "pkg/work.py:9000")', "N201", "one code span"),
-    ("<p>pkg/work.py:9000</p>", "N201", "one code span"),
+    ("**pkg/work.py**:9000", "N205", "past the end"),
+    ("**`pkg/work.py`**:9000", "N205", "past the end"),
+    ("*pkg/work.py*, line 9000", "N205", "past the end"),
+    ("`pkg/work.py`, see line 9000", "N205", "past the end"),
+    ("`pkg/work.py`, véase la línea 9000", "N205", "past the end"),
+    ("`pkg/work.py` (from line 9000)", "N205", "past the end"),
+    ("L9000 of `pkg/work.py`", "N205", "past the end"),
+    ("lines 9000–9003 in the file `pkg/work.py`", "N205", "past the end"),
+    ("[`pkg/work.py`](https://example.com/):9000", "N205", "past the end"),
+    ('[it](https://example.com/ "pkg/work.py:9000")', "N205", "past the end"),
+    ("<p>pkg/work.py:9000</p>", "N205", "past the end"),
     ("[^1]: `pkg/work.py:L9000`", "N205", "past the end"),
     ("https://raw.example.org/o/s/@SHA@/pkg/work.py#L9000", "N201", "doesn't read"),
     ("https://example.org/o/s/raw/@SHA@/pkg/work.py#L9000", "N201", "doesn't read"),
@@ -205,7 +226,8 @@ REFUSED = [
     ("https://example.org/o/s/src/@SHA@/pkg/work.py#lines-9000", "N205", "past the end"),
     ("https://example.org/o/s/src/@SHA@/pkg/work.py#cl-9000", "N201", "doesn't read"),
     ("https://example.org/projects/O/repos/s/browse/pkg/work.py?at=@SHA@#9000", "N201", "n't read"),
-    ("https://example.org/o/s/src/branch/main/pkg/work.py#L9000", "N201", "`main`, which moves"),
+    ("https://example.org/o/s/src/branch/main/pkg/work.py#L9000", "N205", "past the end"),
+    ("https://example.org/o/s/src/branch/next/pkg/work.py#L4-L6", "N201", "`next`, which moves"),
     ("https://codeberg.example.net/o/s/src/commit/@SHA@/pkg/work.py#L9000", "N216", "no source"),
     ("https://sourcegraph.example.net/o/s@@SHA@/-/blob/pkg/work.py?L9000", "N201", "doesn't read"),
     ("https://git.example.net/cgit/s.git/tree/pkg/work.py?id=@SHA@#n9000", "N201", "doesn't read"),
@@ -314,6 +336,41 @@ def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(
     } == {"N231"}
 
 
+@pytest.mark.parametrize(
+    ("form", "place"),
+    [
+        ("`../pkg/work.py:4-6`", "s:pkg/work.py:L4-L6"),
+        ("[code](/pkg/work.py?plain=1#L4-L6)", "s:pkg/work.py:L4-L6"),
+        ("https://code.example/o/own/blob/main/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+        ("https://code.example/o/own/blob/@SHA@/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+        ("`beside.py:4-6`", "lab/beside.py:L4-L6"),
+        ("`./beside.py:4-6`", "s:lab/beside.py:L4-L6"),
+    ],
+)
+def test_a_form_of_ones_own_repository_is_read(self_citing_lab: Lab, form: str, place: str) -> None:
+    lab = self_citing_lab
+    git(lab.root, "remote", "add", "origin", "git@code.example:o/own.git")
+    for name in ("pkg/beside.py", "lab/beside.py", "app/beside.py"):
+        (lab.root / name).write_text(WORK)
+    lab.commit = commit_all(lab.root)
+    lab.folder.joinpath("s-sha.txt").write_text(f"{lab.commit}\n")
+    assert lab.judge(form).findings == []
+    lock = lock_file.load(lab.folder / "citations.lock")
+    assert lock and list(lock.citations["s"]) == [place]
+
+
+def test_a_link_by_a_branch_is_a_finding_once_the_branch_has_moved(lab: Lab) -> None:
+    form = "https://example.org/o/s/blob/main/pkg/work.py#L4-L6"
+    cache = DiskCache(lab.root / "memo")
+    lab.bench = lambda *, mirror=True: CheckSession(  # type: ignore[method-assign]
+        cache, Library(Store(lab.root / "c"), {"s": lab.source}, offline=True)
+    )
+    assert lab.judge(form).findings == []
+    assert lab.check().findings == []
+    git(lab.source, "commit", "-q", "--allow-empty", "-m", "more")
+    assert [finding.code for finding in lab.check().findings] == ["N201"]
+
+
 def test_the_end_of_two_paths_is_refused_with_both(lab: Lab) -> None:
     (lab.source / "lib").mkdir()
     (lab.source / "lib/work.py").write_text(WORK)
@@ -339,8 +396,8 @@ def test_every_place_of_a_page_is_read_once_and_in_order() -> None:
         ("a/b.py", 1),
         ("a/b.py", 9),
         ("pkg/c.py", 4),
-        ("d/e.py:5", 0),
-        ("f/g.py, line 6", 0),
+        ("d/e.py", 5),
+        ("f/g.py", 6),
     ]
 
 

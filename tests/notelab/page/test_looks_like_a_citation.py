@@ -15,6 +15,16 @@ def read_citations(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "text",
+    ["[here](a.py#L15-17-19)", "`a.py:L15-`", "`as a.py:L15 says`"],
+)
+def test_a_citation_in_a_form_that_is_not_read_is_refused(text: str) -> None:
+    citations = read_citations(f"See {text} there.")
+    assert len(citations) == 1, citations
+    assert citations[0][1], citations
+
+
+@pytest.mark.parametrize(
+    "text",
     [
         "`a.py`:L15",
         "`a.py`:15",
@@ -30,28 +40,16 @@ def read_citations(text: str) -> list[tuple[str, str]]:
         "la línea 15 de `a.py`",
         "a.py:L15",
         "pkg/a.py:15",
+        "pkg/a.py:15:3",
         "pkg/a.py#L15",
         "a.py line 15",
-        "a.py, lines 15-20",
+        "a.py, lines 15 to 20",
         "a.py (line 15)",
-        "kernel.cu:15-20",
-        "app/[id]/page.tsx:L900",
         "<b>pkg/a.py:15</b>",
-        "[here](a.py#L15-17-19)",
-        "`a.py:L15-`",
-        "`as a.py:L15 says`",
-    ],
-)
-def test_a_citation_in_another_form_is_refused(text: str) -> None:
-    citations = read_citations(f"See {text} there.")
-    assert len(citations) == 1, citations
-    assert citations[0][1], citations
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+        "**a.py**:15",
+        "[[a.py#L15]]",
         "`app/[id]/a.py:15`",
+        "`a.py:15:3`",
         '`"a.py:L15"`',
         "`'a.py:15'`",
         "`(a.py:L15)`",
@@ -87,6 +85,21 @@ def test_a_citation_in_an_honest_form_is_read(text: str) -> None:
 )
 def test_what_is_no_citation_is_left_alone(text: str) -> None:
     assert read_citations(f"See {text} there.") == []
+
+
+def test_lines_apart_from_their_path_may_be_several() -> None:
+    text = "Lines 3 and 9-11 of `a.py`, b/c.py:1-3, 12; `d.py:5/7,:9`."
+    citations = read(f"{FRONT}{text}\n").citations
+    places = [(each.path, each.first, each.last) for each in citations]
+    assert places == [
+        *[("a.py", 3, 3), ("a.py", 9, 11), ("b/c.py", 1, 3), ("b/c.py", 12, 12)],
+        *[("d.py", 5, 5), ("d.py", 7, 7), ("d.py", 9, 9)],
+    ]
+
+
+def test_the_words_of_a_path_are_no_names_of_its_lines() -> None:
+    [block] = read(f"{FRONT}`total` is set in `pkg/total_sum.py`, line 4.\n").blocks
+    assert block.names == ["total"]
 
 
 def test_a_path_with_brackets_is_a_path(scratch: Scratch) -> None:
@@ -166,7 +179,7 @@ def test_the_forms_of_the_known_hosts_are_read(linked: Scratch, old: str, new: s
 @pytest.mark.parametrize(
     ("change", "code", "reason"),
     [
-        (("{commit}", "main"), "N201", "`main`, which moves"),
+        (("{commit}", "next"), "N201", "`next`, which moves"),
         (("{commit}", "1" * 40), "N216", "another commit of `up`"),
         (("/me/up", "/me/other"), "N216", "`example.invalid/me/other`, which is no source"),
         (("scaler.py", "scalar.py"), "N203", "no source has"),

@@ -265,6 +265,38 @@ def test_a_choice_less_than_asked_for_is_found(scratch: Scratch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("earlier", "new"),
+    [
+        ("Nothing is cited.", 2),
+        ("See `pkg/scaler.py:L15-L17`.", 1),
+        ("See `scaler.py:L22`.", 1),
+        ("See `other/scaler.py:L22` and `pkg/scaler.py:L16-L21`.", 2),
+        ("<details>\n\n`pkg/scaler.py:L14`, `pkg/scaler.py:L25`\n\n</details>", 0),
+    ],
+)
+def test_a_choice_is_new_if_no_earlier_page_cites_a_line_of_it(
+    scratch: Scratch, earlier: str, new: int
+) -> None:
+    scratch.book.joinpath("01-before.md").write_text(f"# Before\n\n{earlier}\n", "utf-8")
+    scratch.replace("lab.toml", "[lab]", '[lab]\nmin-new-choices = 2\nbefore = ["../../0*.md"]')
+    findings = scratch.check().findings
+    assert [finding.code for finding in findings] == ["N114"] * (new < 2)
+    for finding in findings:
+        assert finding.span.row == 2 and finding.expected == "at least 2"
+        assert finding.message.startswith(f"{new} of 2 choices cite only lines")
+        assert "01-before.md" in finding.found
+        assert ("“Counted before”" in finding.found) == ("L22" not in earlier)
+    assert scratch.codes("note.md") == []  # a page alone doesn't say what the lab has
+
+
+def test_new_choices_are_counted_when_no_note_lacks_a_choice(scratch: Scratch) -> None:
+    scratch.book.joinpath("01-before.md").write_text("# Before\n\n`scaler.py:L14`\n", "utf-8")
+    scratch.replace("lab.toml", "[lab]", '[lab]\nmin-new-choices = 2\nbefore = ["../../0*.md"]')
+    scratch.replace("lab.toml", "min-choices = 2", "min-choices = 3")
+    assert scratch.codes() == ["N105", "N105"]
+
+
+@pytest.mark.parametrize(
     ("content", "code"),
     [
         (None, "N120"),

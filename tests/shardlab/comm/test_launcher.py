@@ -22,8 +22,9 @@ RUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
         (["experiments/35-three-d/train.py", "--tp", "3", "--cpu"], "needs 3 ranks"),
         (["experiments/36-experts/route.py", "--experts", "3"], "a world of 2"),
         (["-m", "costlab", "tp", "--hidden", "7"], "hidden"),
+        (["--nproc-per-node=3", "experiments/38-long-sequences/attend.py"], "don't cut a sequence"),
     ],
-    ids=["train.py", "route.py", "the bench"],
+    ids=["train.py", "route.py", "the bench", "attend.py"],
 )
 def test_the_summary_of_torchrun_ends_with_the_reason(program: list[str], reason: str) -> None:
     done = subprocess.run(

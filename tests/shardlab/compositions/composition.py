@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.experts.config import ExpertConfig
+from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED
 from shardlab.pipeline.action import Schedule
@@ -64,6 +65,7 @@ class Composition:
     frozen: str = "nothing"
     dropout: float = 0.0
     recompute: str = "nothing"
+    llama: bool = False  # RMS norms, rotary positions, a gated feed-forward network
 
     @property
     def tolerance(self) -> float:
@@ -83,8 +85,9 @@ class Composition:
         return self.pipeline * (2 if self.schedule == "interleaved" else 1)
 
     def config(self) -> GPTConfig:
+        kind = {name: LLAMA[name] for name in ("norm", "position", "mlp")} if self.llama else {}
         return GPTConfig(
-            layers=max(2, self.pieces), hidden=16, heads=4, kv_heads=self.kv_heads, ffn=16,
+            **kind, layers=max(2, self.pieces), hidden=16, heads=4, kv_heads=self.kv_heads, ffn=16,
             vocab=21, sequence=8, tie_embeddings=self.tied, bias=self.bias, init_std=0.2,
             dropout=self.dropout, dtype=torch.float64, experts=self.experts,
         )  # fmt: skip
@@ -183,7 +186,8 @@ def _cut(base: Composition, seed: int) -> Composition:
     dice = random.Random(
         f"context {seed} {base.ranks}"
     )  # of its own: other draws stay as they were
-    base = replace(base, packed=dice.random() < 0.3)
+    llama = random.Random(f"llama {seed} {base.ranks}").random() < 0.5
+    base = replace(base, packed=dice.random() < 0.3, llama=llama)
     if base.data == 1 or dice.random() < 0.2:
         return base
     room = 2 if base.sequence_parallel and base.tensor == 4 else base.data  # two tokens a rank

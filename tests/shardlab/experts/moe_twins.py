@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear, sigmoid
+from torch.nn.functional import gelu, linear, sigmoid, silu
 
 from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import experts as moe
@@ -40,11 +40,12 @@ class Case:
     expert: int = 1
     expert_tensor: int = 1
     experts: ExpertConfig = PLAIN
+    gated: bool = False
 
     def config(self) -> GPTConfig:
         return GPTConfig(
             layers=1, hidden=H, heads=4, ffn=F, vocab=8, sequence=S, bias=False,
-            dtype=torch.float64, experts=self.experts,
+            dtype=torch.float64, experts=self.experts, mlp="swiglu" if self.gated else "gelu",
         )  # fmt: skip
 
     def megatron(self) -> dict[str, Any]:
@@ -68,7 +69,26 @@ class Case:
             "moe_pad_expert_input_to_capacity": e.pad,
             "moe_shared_expert_intermediate_size": e.shared,
             "moe_shared_expert_gate": e.shared_gate,
+            **({"gated_linear_unit": True, "activation_func": silu} if self.gated else {}),
         }  # fmt: skip
+
+    def to_megatron(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Order fc1's rows as Megatron does, all gates first."""
+        return {
+            name: x.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
+            if self.gated and name.endswith("fc1.weight")
+            else x
+            for name, x in named.items()
+        }
+
+    def from_megatron(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Order fc1's rows in pairs."""
+        return {
+            name: x.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
+            if self.gated and name.endswith("fc1.weight")
+            else x
+            for name, x in named.items()
+        }
 
 
 def whole_layer(case: Case) -> ExpertLayer:
@@ -126,11 +146,12 @@ def run_megatron_layer(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, T
     """Return a MoELayer's output and gradients, by our names, under Megatron's parallel state."""
     layer = moe.layer(moe.config(hidden=H, **case.megatron()))
     first = grid.expert.rank * (E // case.expert)
-    moe.copy(dict(like.named_parameters()), layer, first)
+    moe.copy(case.to_megatron(dict(like.named_parameters())), layer, first)
     if case.experts.bias_rate is not None:
         layer.router.expert_bias.copy_(like.router.expert_bias.detach())
     by_ours = {t: o for o, t in moe.names(layer, first).items()}
-    return {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
+    seen = {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
+    return case.from_megatron(seen)
 
 
 def train_with_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
@@ -187,7 +208,9 @@ def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
         probs_TE, chosen_TE = choice(layer, x_TH)
         y_TH = torch.zeros_like(x_TH)
         for e, expert in layer.experts.items():
-            inner = gelu(linear(x_TH, expert.fc1.weight)) * probs_TE[:, int(e), None]
+            inner = linear(x_TH, expert.fc1.weight)
+            inner = silu(inner[:, 0::2]) * inner[:, 1::2] if case.gated else gelu(inner)
+            inner = inner * probs_TE[:, int(e), None]
             y_TH = y_TH + linear(inner, expert.fc2.weight) * chosen_TE[:, int(e), None]
         if layer.shared is not None:
             beside_TH = layer.shared(piece).flatten(0, 1)

@@ -28,6 +28,7 @@ from torch import Tensor
 from shardlab.comm import Axis, World
 from shardlab.context.documents import document_ids
 from shardlab.context.parallel import ContextParallel
+from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
@@ -40,6 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "tied": BASE,
     "untied": BASE | {"tie_embeddings": False, "bias": False, "ffn": 24},
     "grouped": BASE | {"hidden": 32, "heads": 16, "kv_heads": 8, "vocab": 16},
+    "llama": BASE | LLAMA | {"hidden": 32, "heads": 16, "kv_heads": 8, "ffn": 24},
 }
 OPTIMIZERS: dict[str, tuple[Any, dict[str, float]]] = {
     "SGD": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
@@ -360,3 +362,14 @@ def in_thirds(world: World) -> float:
 
 def test_a_mean_over_three_context_ranks_is_rounded_in_the_losses_dtype(pool: Any) -> None:
     assert max(pool(3).run(in_thirds)) <= EXACT
+
+
+def test_stages_may_have_unequal_numbers_of_blocks() -> None:
+    whole_model, tokens = GPT(GPTConfig(**BASE), tensor=Axis.alone()), batch()[0]
+    parts = [range(0), range(2)]
+    first, last = (
+        GPT(GPTConfig(**BASE), tensor=Axis.alone(), stage=i, stages=2, blocks=blocks)
+        for i, blocks in enumerate(parts)
+    )
+    assert [len(first.layers), len(last.layers)] == [0, 2]
+    assert torch.equal(last(first(tokens)), whole_model(tokens))

@@ -22,6 +22,7 @@ from pages.programs import TRAIN, run, script
 from pages.runs.lab_01 import counts_of
 from shardlab.comm import Axis, World
 from shardlab.data.writer import Writer
+from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT
 from shardlab.layers.sharding import whole_parameters
 from tests.shardlab.pool import Pool
@@ -43,15 +44,16 @@ def losses_of(world: World, **settings: Any) -> list[float]:
 
 
 @cache
-def plain_losses(layers: int = SMALL["layers"]) -> list[float]:
+def plain_losses(layers: int = SMALL["layers"], model_kind: str = "gpt") -> list[float]:
     """The same run, written without shardlab: one device, whole batches, torch's own layers."""
     lab = script(TRAIN)
-    settings = lab.Settings(**SMALL | {"layers": layers})
+    settings = lab.Settings(**SMALL | {"layers": layers, "model": model_kind})
     model = ReferenceGPT(
-        layers=layers, vocab=SMALL["vocabulary"],
+        layers=layers, vocab=SMALL["vocabulary"], ffn=settings.config.ffn_width,
+        **(LLAMA if model_kind == "llama" else {}),
         **{n: SMALL[n] for n in ("hidden", "heads", "sequence")},
     )  # fmt: skip
-    alone = GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
+    alone = GPT(settings.config, tensor=Axis.alone(), seed=settings.seed)
     model.load(whole_parameters(alone))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
     grammar = import_module("text").Grammar(settings.vocabulary, seed=settings.seed)
@@ -91,11 +93,15 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
         cases.append({"dp": 2, "microbatches": 2, "fsdp": True})
         cases += [{"cp": 2, "cp_kind": kind} for kind in ("ring", "all-gather", "ulysses")]
         cases.append({"cp": 2, "fsdp": True})
+        cases += [{"tp": 2, "sequence_parallel": True}, {"cp": 2}, {"pp": 2}, {"dp": 2}]
+        cases[-4:] = [case | {"model": "llama"} for case in cases[-4:]]
     if ranks == 4:
         data_parallel = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
         cases += [data_parallel, data_parallel | {"sequence_parallel": True, "fused": True}]
         cases += [{"cp": 4}, {"cp": 2, "tp": 2, "sequence_parallel": True, "cp_kind": "ulysses"}]
         cases += [{"cp": 2, "pp": 2, "microbatches": 4}, {"cp": 2, "dp": 2, "order": "tp-pp-dp"}]
+        cases.append({"tp": 2, "cp": 2, "sequence_parallel": True, "model": "llama"})
+        cases.append({"pp": 2, "dp": 2, "schedule": "zb-h1", "model": "llama", "microbatches": 4})
     if ranks == 8:
         both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
         cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})
@@ -110,7 +116,7 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
     cases, wrong = cases_of(ranks), []
     for rank, results in enumerate(pool(ranks).run(runs_of, cases)):
         for case, losses in zip(cases, results, strict=True):
-            expected = plain_losses(case.get("layers", SMALL["layers"]))
+            expected = plain_losses(case.get("layers", SMALL["layers"]), case.get("model", "gpt"))
             assert expected[-1] < expected[0] - 0.005  # it moves: equal losses mean equal training
             if losses and not off_by(losses, expected) <= 1e-12:
                 wrong.append(f"rank {rank}, {case}: off by {off_by(losses, expected):.1e}")
@@ -131,7 +137,7 @@ def test_a_corpus_trains_alike_on_any_grid(pool: Pools, corpus: str, ranks: int)
     cases = [
         case | {"data": corpus, "layers": 2, "steps": 4}
         for case in cases_of(ranks)
-        if case.get("pp", 1) <= 2
+        if case.get("pp", 1) <= 2 and "model" not in case
     ]
     [[expected]] = pool(1).run(runs_of, [{"data": corpus, "layers": 2, "steps": 4}])
     assert expected[-1] < expected[0] - 0.005

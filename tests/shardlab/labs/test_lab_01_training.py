@@ -42,7 +42,7 @@ def plain(clip: float = WAY["clip"]) -> list[float]:
         layers=WAY["layers"], vocab=SMALL["vocabulary"],
         **{n: SMALL[n] for n in ("hidden", "heads", "sequence")},
     )  # fmt: skip
-    model.load(whole_parameters(GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)))
+    model.load(whole_parameters(GPT(settings.config, tensor=Axis.alone(), seed=settings.seed)))
     optimizer = torch.optim.AdamW(model.parameters())
     grammar = import_module("text").Grammar(settings.vocabulary, seed=settings.seed)
     losses = []

@@ -22,7 +22,7 @@ from shardlab.comm import World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
 from shardlab.gpt.block import Block
-from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import cross_entropy
@@ -219,8 +219,9 @@ def test_full_sharding_costs_half_as_much_again_as_replicas_but_for_the_root() -
 
 
 def three_d(
-    world: World, schedule: str, sizes: Sequence[int], sequence: bool, tied: bool
-) -> tuple[Ledger, Traffic]:
+    world: World, schedule: str, sizes: Sequence[int], sequence: bool, tied: bool,
+    llama: bool = False,
+) -> tuple[Ledger, Traffic]:  # fmt: skip
     """The first step of a GPT on tensor × pipeline × data, and what it must have sent.
 
     Beside the formula the first step has a broadcast: data ranks agree on the order of buckets.
@@ -231,7 +232,8 @@ def three_d(
     grid = Grid(world=world, tensor=tensor, pipeline=stages, links=links)
     stage = grid.pipeline.rank
     model = GPT(
-        config(layers, tie_embeddings=tied), tensor=grid.tensor, sequence_parallel=sequence,
+        config(layers, **(LLAMA if llama else {}) | {"tie_embeddings": tied}),
+        tensor=grid.tensor, sequence_parallel=sequence,
         stage=stage, stages=stages, device=world.device,
     )  # fmt: skip
     gradients = StepGradients(
@@ -254,6 +256,8 @@ def three_d(
     assert sum(buckets) == sum(p.nbytes for p in model.parameters())
     # Two norms and two row biases a block; positions on the first stage, a norm on the last.
     partial = layers // stages * 6 * H + (stage == 0) * S * H + (stage == stages - 1) * 2 * H
+    if llama:  # norms without bias, no row bias, no positions
+        partial = layers // stages * 2 * H + (stage == stages - 1) * H
     parameters = len(list(model.parameters()))
     order = Traffic(step=calls("broadcast", parameters * 8, grid.data.size))
     return ledger, order + formulas.step(
@@ -271,9 +275,11 @@ def test_a_step_on_every_grid_up_to_eight_ranks_sends_what_the_formula_says(
 ) -> None:
     tensor, stages, data = sizes
     for stage in sorted({0, stages // 2, stages - 1}):
-        for sequence, tied, schedule in [(False, True, "1f1b"), (True, False, "gpipe")]:
+        for sequence, tied, schedule, llama in [
+            (False, True, "1f1b", False), (True, False, "gpipe", False), (True, True, "1f1b", True),
+        ]:  # fmt: skip
             with alone(stage * tensor * data, prod(sizes)) as world:
-                ledger, expected = three_d(world, schedule, sizes, sequence, tied)
+                ledger, expected = three_d(world, schedule, sizes, sequence, tied, llama)
             # The runner's sends and receives stand outside of autograd, whichever way they go.
             assert ledger.calls() == expected.all, f"\n{ledger.summary()}\n{expected}"
 

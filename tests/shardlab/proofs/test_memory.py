@@ -13,7 +13,7 @@ from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertLayer
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.block import Block
-from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
@@ -26,13 +26,15 @@ from tests.docs.page import ROOT
 
 S, B, H, A = 32, 2, 64, 4
 ONE = Model(layers=1, hidden=H, heads=A, sequence=S, vocabulary=256)
+ONE_LLAMA = dataclasses.replace(ONE, ffn=48, groups=2)
 SBH, ASSB = S * B * H, A * S * S * B
 
 
-def saved_bytes(**plan: Any) -> float:
+def saved_bytes(model: Model = ONE, **plan: Any) -> float:
     """Bytes of a layer's activations alone."""
-    terms = {term.key for term in (*memory.LAYER, *memory.CORE, memory.CHECKPOINT)}
-    lines = memory.account(ONE, Plan(micro_batch=B, **plan))
+    llama = (*memory.LLAMA_ATTENTION, *memory.GATED)
+    terms = {term.key for term in (*memory.LAYER, *memory.CORE, memory.CHECKPOINT, *llama)}
+    lines = memory.account(model, Plan(micro_batch=B, **plan))
     return sum(line.bytes for line in lines if line.key in terms)
 
 
@@ -82,8 +84,9 @@ def test_context_ranks_cut_every_activation_and_no_parameter(recompute: str) -> 
     assert total(ONE, sharded, "optimizer") == total(ONE, whole, "optimizer") / 8
 
 
-def parameters(tensor: int, stages: int, experts: ExpertConfig | None = None) -> int:
-    config = GPTConfig(layers=4, hidden=H, heads=A, vocab=256, sequence=S, experts=experts)
+def parameters(tensor: int, stages: int, experts: ExpertConfig | None = None, **kind: Any) -> int:
+    sizes: dict[str, Any] = {"layers": 4, "hidden": H, "heads": A, "vocab": 256, "sequence": S}
+    config = GPTConfig(**sizes, experts=experts, **kind)
     with alone(0, tensor) as world:
         model = GPT(config, tensor=world.whole, stages=stages, device="meta")
         return sum(parameter.numel() for parameter in model.parameters())
@@ -94,6 +97,14 @@ def test_the_parameters_are_those_of_the_models_first_stage(tensor: int, stages:
     model = Model(layers=4, hidden=H, heads=A, sequence=S, vocabulary=256)
     plan = Plan(tensor=tensor, stages=stages, recipe="fp32")
     assert total(model, plan, "weight") == 4 * parameters(tensor, stages)
+
+
+@pytest.mark.parametrize(("tensor", "stages"), [(1, 1), (2, 1), (2, 2)])
+def test_the_parameters_of_a_llama_are_those_of_its_first_stage(tensor: int, stages: int) -> None:
+    model = dataclasses.replace(ONE_LLAMA, layers=4)
+    plan = Plan(tensor=tensor, stages=stages, recipe="fp32")
+    count = parameters(tensor, stages, **LLAMA, ffn=48, kv_heads=2)
+    assert total(model, plan, "weight") == 4 * count
 
 
 def test_the_parameters_of_experts_are_those_of_the_model_and_expert_ranks_share_them() -> None:
@@ -148,19 +159,22 @@ def test_shardlabs_experts_keep_the_rows_that_the_account_says(top_k: int) -> No
     assert wide - narrow == counted(2 * H) - counted(H) + copied
 
 
-def saved(ranks: int, *, sequence_parallel: bool, fused: bool) -> int:
+def saved(
+    ranks: int, *, sequence_parallel: bool, fused: bool, dtype: torch.dtype = torch.bfloat16,
+    **kind: Any,
+) -> int:  # fmt: skip
     """Bytes that autograd really keeps of shardlab's block: each storage once, no parameters."""
     sizes: dict[str, int] = {"layers": 1, "hidden": H, "heads": A, "vocab": 256, "sequence": S}
-    config = GPTConfig(**sizes, dtype=torch.bfloat16)
+    config = GPTConfig(**sizes, **kind, dtype=dtype)
     with alone(0, ranks) as world:
         block = Block(
             config, "layers.0", axis=world.whole, sequence_parallel=sequence_parallel,
-            init=Init(0, 0.02, torch.bfloat16, "cpu"),
+            init=Init(0, 0.02, dtype, "cpu"),
         )  # fmt: skip
         if fused:
             fuse(block)
         rows = S // ranks if sequence_parallel else S
-        x_sBH = torch.randn(rows, B, H, dtype=torch.bfloat16, requires_grad=True)
+        x_sBH = torch.randn(rows, B, H, dtype=dtype, requires_grad=True)
         return count_saved_bytes(block, x_sBH)
 
 
@@ -200,6 +214,31 @@ def test_shardlabs_block_keeps_what_selective_recomputation_would(
     )
     expected = selective - masks + statistics + gathered
     assert saved(ranks, sequence_parallel=sequence_parallel, fused=fused) == expected
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sequence_parallel", "fused"),
+    [(1, False, False), (2, False, False), (2, True, False), (2, True, True)],
+)
+def test_shardlabs_llama_block_keeps_what_the_account_says(
+    ranks: int, sequence_parallel: bool, fused: bool
+) -> None:
+    """In fp32. On a CPU torch's RMS norm also keeps the rows before the weight scales them."""
+    share = ranks if sequence_parallel else 1
+    statistics = 2 * (S // share) * B * 4 + A // ranks * S * B * 4 + 2 * 4 * SBH // share
+    gathered = 0 if fused or not sequence_parallel else 2 * 4 * SBH * (1 - 1 / ranks)
+    plan = {"tensor": ranks, "sequence_parallel": sequence_parallel, "recompute": "selective"}
+    expected = saved_bytes(ONE_LLAMA, recipe="fp32", **plan) + statistics + gathered
+    form = {"sequence_parallel": sequence_parallel, "fused": fused, "dtype": torch.float32}
+    assert saved(ranks, **form, **LLAMA, ffn=48, kv_heads=2) == expected
+
+
+def test_a_llamas_layer_keeps_the_sum_of_theory_8() -> None:
+    big = Model(layers=1, hidden=4096, heads=32, sequence=1, vocabulary=1, ffn=14336, groups=8)
+    lines = memory.account(big, Plan(recompute="selective"))
+    terms = {term.key for term in (*memory.LLAMA_ATTENTION, *memory.GATED)} - {"rope-table"}
+    in_sbh = sum(line.bytes for line in lines if line.key in terms) / 4096
+    assert in_sbh == 12 + 4 / 4 + 8 * 3.5 == 41
 
 
 THEORY = ("08-memory.md", "08-memory.es.md")

@@ -135,6 +135,20 @@ def test_any_grid_goes_on_from_any_other_bit_for_bit(
     assert len(straight) == (4 if kind == "adamw" else 2) * sum(1 for n in straight if "/" not in n)
 
 
+def saved_without_momentum(world: World, folder: str) -> list[str]:
+    """Save an optimizer whose state has a key without a value; return the state's names."""
+    model, optimizer, grid = setting(world, (1, 1), kind="sgd")
+    for parameter in model.parameters():
+        optimizer.state[parameter] = {"momentum_buffer": None}
+    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
+    index = json.loads(Path(folder, "index.json").read_bytes())
+    return [name for name in index["tensors"] if name.startswith("optimizer.")]
+
+
+def test_a_state_without_a_value_is_not_saved(pool: Any, tmp_path: Path) -> None:
+    assert pool(1).run(saved_without_momentum, str(tmp_path / "new")) == [[]]
+
+
 # ---------------------------------------------------------------------- dropout
 
 
@@ -281,6 +295,8 @@ def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
     ]
     for change, expected in lies:
         assert expected in message_for(change), expected
+    listed = message_for(lambda i: i["tensors"].pop(name)).split("; it has ")[1]
+    assert listed.split(", ")[6].startswith("…"), "six names and a mark for the others"
 
 
 def test_nothing_in_a_checkpoint_is_unpickled(pool: Any, written: Path, tmp_path: Path) -> None:

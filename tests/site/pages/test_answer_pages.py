@@ -25,6 +25,7 @@ LABS = [
         "02-allreduce-costs",
         "04-experts",
         "05-from-text-to-the-batch",
+        "06-long-sequences",
     )
 ]
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab import lab as lab_file
+from notelab.lab import lock as lock_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
+from notelab.lab.pins import HEAD
 from notelab.lines import split_lines
 from notelab.page import results_page
 from notelab.regular_files import read_regular
@@ -125,7 +127,10 @@ class _Repository:
         self._labs = {folder: load(folder) for folder in labs_below(root)}
         self.pages: dict[Path, list[Path]] = {}
         self._perhaps_generated: set[Path] = set()
+        self._citing: dict[Path, list[Path]] = {}  # labs by a file of the working tree
         for folder, lab in self._labs.items():
+            for path in list_worktree_files(lab):
+                self._citing.setdefault(path, []).append(folder)
             for page in lab_pages.list_pages(lab):
                 self.pages.setdefault(page.path, []).append(folder)
                 # The notes that a lab file lists are written by their authors.
@@ -136,7 +141,7 @@ class _Repository:
         """Return the labs that must be checked again completely when `file` changes."""
         if _RESULTS_PAGE.match(file.name) and file in self.pages:
             return list(self._labs)  # any page may quote its numbers
-        affected = list(self._generated_from(file))
+        affected = [*self._generated_from(file), *self._citing.get(file, [])]
         nearest = next((folder for folder in file.parents if folder in self._labs), None)
         belongs_to_nearest = nearest is not None and (file.suffix != ".md" or file.name == LAB_FILE)
         for folder, lab in self._labs.items():
@@ -154,6 +159,14 @@ class _Repository:
         for page in self._perhaps_generated:
             if page.parent in above and file in results_page.input_files(page):
                 yield from self.pages[page]
+
+
+def list_worktree_files(lab: Lab) -> list[Path]:
+    """Return the files of this repository's working tree that a lab's lock has."""
+    names = [name for name, table in lab.sources.items() if table.pin == HEAD]
+    lock = lock_file.load(lab.folder / lock_file.LOCK_FILE) if names else None
+    sources = [lock.sources[name] for name in names if name in lock.sources] if lock else []
+    return [lab.root / path for source in sources for path in source.files]
 
 
 def _resolve_path(path: Path) -> Path:

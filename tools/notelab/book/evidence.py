@@ -9,14 +9,14 @@ import msgspec
 
 from notelab.book.sibling_locks import KnownBlob, SiblingLocks
 from notelab.cache import cache_key, code_version, get_or_compute
-from notelab.cited import outline
+from notelab.cited import outline, tokens
 from notelab.cited.outline import Outline
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.page import tokens
 from notelab.sources.answers import (
+    WORKTREE,
     Absent,
     FoundFile,
     Source,
@@ -121,6 +121,8 @@ class Evidence:
 
     def _expected_file(self, name: str, path: str, *, own_lock_only: bool) -> LockedFile | None:
         """Return a file's entry in this lab's lock, or else in the lock of another lab."""
+        if self._pins[name].commit == WORKTREE:
+            return None  # its files change; the lock records the cited lines only
         locked = self._lock.file(name, path, self._pins[name].commit)
         if locked or own_lock_only:
             return locked
@@ -164,7 +166,8 @@ class Evidence:
     def _make_cited_file(
         self, name: str, path: str, answer: FoundFile | Absent | Unreachable
     ) -> CitedFile:
-        own_entry = self._lock.file(name, path, self._pins[name].commit)
+        commit = self._pins[name].commit
+        own_entry = None if commit == WORKTREE else self._lock.file(name, path, commit)
         vouched = self._from_siblings.get((name, path)) if own_entry is None else None
         entry = own_entry or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:

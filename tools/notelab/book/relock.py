@@ -13,7 +13,7 @@ from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.lines import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import ProseBlock
-from notelab.sources.answers import SourceError, Wheel
+from notelab.sources.answers import WORKTREE, SourceError, Wheel
 
 
 class RelockResult(msgspec.Struct):
@@ -72,7 +72,9 @@ class _LockBuilder:
             locked_file = self._old.file(source, file.path, self._book.pins[source].commit)
             entry = self._old.citation(source, key)
         else:
-            locked_file = LockedFile(file.blob, "git" if file.proof == "git" else "wheel")
+            in_worktree = self._book.pins[source].commit == WORKTREE
+            blob = WORKTREE if in_worktree else file.blob  # not the blob of a file that changes
+            locked_file = LockedFile(blob, "git" if file.proof == "git" else "wheel")
             entry = _make_entry(file, citation, cell, self._citations[source].get(key))
         # The file exists even if the lines don't, so the lock records the file.
         self._files[source] |= {file.path: locked_file} if locked_file else {}

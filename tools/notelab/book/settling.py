@@ -7,6 +7,7 @@ repinning see a single form. The citation's `text` stays as it is written.
 
 import posixpath
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -16,11 +17,13 @@ from notelab.book.resolve import Resolver
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
+from notelab.lines import split_lines
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
+from notelab.sources.answers import WORKTREE, Offered
 
-Change = Callable[[Citation], Citation]
+Change = Callable[[Citation], Citation | None]  # None: it is no citation
 
 
 class Settling:
@@ -37,22 +40,29 @@ class Settling:
         """Remember the lab; nothing is asked yet."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
         self._evidence, self._resolver = evidence, resolver
-        self._tags: dict[tuple[str, str], bool | None] = {}
+        self._refs: dict[tuple[str, str], bool | None] = {}
         self._paths: dict[str, frozenset[str]] = {}
         self._candidates: dict[tuple[str, str], list[CitedFile]] = {}
+        self._own = next((name for name, table in lab.sources.items() if table.path), "")
 
     def resolve_links(self, views: list[ParsedPage]) -> list[ParsedPage]:
-        """Resolve links that are relative to a page, and tags that name the pin."""
-        own_source = next((name for name, table in self._lab.sources.items() if table.path), "")
+        """Resolve links that are relative to a page, and tags and branches that name the pin."""
 
         def settle(view: ParsedPage) -> Change:
-            def change(citation: Citation) -> Citation:
-                if citation.relative and not citation.source:
-                    return self._resolve_relative(citation, view, own_source)
+            def change(citation: Citation) -> Citation | None:
+                if citation.form == "maybe":
+                    is_known = self.knows(citation.path)
+                    return msgspec.structs.replace(citation, form="code") if is_known else None
+                is_dotted = citation.path.startswith(("./", "../")) and self._own
+                if (citation.relative or is_dotted) and not citation.source:
+                    return self._resolve_relative(citation, view)
                 ref = citation.tag or citation.commit
-                if citation.repository and not citation.problem and not is_commit(ref):
-                    return self._resolve_tag(citation, ref)
-                return citation
+                if not citation.repository or citation.problem:
+                    return citation
+                own = self._own in self._resolver.of_repository(citation)
+                if own and self._pins[self._own].commit == WORKTREE:
+                    return self._resolve_own(citation, ref)
+                return citation if is_commit(ref) else self._resolve_ref(citation, ref)
 
             return change
 
@@ -60,21 +70,42 @@ class Settling:
 
     def resolve_paths(self, views: list[ParsedPage]) -> list[ParsedPage]:
         """Resolve ends of paths and symbols, once the files are gathered."""
-        path_ends = [citation for citation in _list_citations(views) if self._is_path_end(citation)]
-        ends = map(self._find_ends, path_ends)
-        self._evidence.gather(paths[0] for paths in ends if len(paths) == 1)
+        self._paths.clear()  # more files are known now
+        path_ends = [
+            (self._find_ends(citation), citation, view)
+            for view in views
+            for citation in (view.note.citations if view.note else ())
+            if self._is_path_end(citation)
+        ]
+        chosen = (self._choose_end(*each) for each in path_ends)
+        self._evidence.gather(ends[0] for ends in chosen if len(ends) == 1)
         has_symbols = any(citation.symbol for citation in _list_citations(views))
         if not path_ends and not has_symbols:
             return views
 
-        def change(citation: Citation) -> Citation:
-            if not citation.problem and self._is_path_end(citation):
-                citation = self._complete_path(citation)
-            return (
-                self._find_lines(citation) if citation.symbol and not citation.problem else citation
-            )
+        def settle(view: ParsedPage) -> Change:
+            def change(citation: Citation) -> Citation:
+                if self._is_path_end(citation):
+                    citation = self._complete_path(citation, view)
+                needs_lines = citation.symbol and not citation.problem
+                return self._find_lines(citation) if needs_lines else citation
 
-        return [_map_citations(view, change) for view in views]
+            return change
+
+        return [_map_citations(view, settle(view)) for view in views]
+
+    def _choose_end(
+        self, ends: list[tuple[str, str]], citation: Citation, view: ParsedPage
+    ) -> list[tuple[str, str]]:
+        """Return the file next to the page if it is one of several with the same end, else all."""
+        next_to_page = (
+            self._own,
+            posixpath.normpath(posixpath.join(self._folder(view), citation.path)),
+        )
+        return [next_to_page] if next_to_page in ends else ends
+
+    def _folder(self, view: ParsedPage) -> str:
+        return view.page.path.parent.relative_to(self._lab.root).as_posix()
 
     def knows(self, path: str) -> bool:
         """Tell whether a source has, at its pin, a file whose path is or ends in `path`.
@@ -82,58 +113,91 @@ class Settling:
         The lock, the gathered files and clones on disk are searched; no remote is asked.
         """
         named = path.partition(":")[2] if path.partition(":")[0] in self._pins else path
-        ending = f"/{named}"
-        for name, pin in self._pins.items():
-            if pin.commit and any(f"/{name}".endswith(ending) for name in self._list_paths(name)):
-                return True
-        return False
+        return any(
+            named in self._list_paths(name) for name, pin in self._pins.items() if pin.commit
+        )
 
     def _list_paths(self, source: str) -> frozenset[str]:
+        """Return the paths of a source that are known here, and all ends of them."""
         if source not in self._paths:
             locked = self._lock.sources.get(source)
             present = (State.PROVED, State.LOCKED)
             names = {file.path for file in self._evidence.list_files() if file.state in present}
-            git = self._evidence.library.clone(self._evidence.source(source))
-            if git:
-                from notelab.sources.git.tree import list_names
-
-                names |= set(list_names(git, self._pins[source].commit))
-            self._paths[source] = frozenset(names | set(locked.files if locked else ()))
+            names |= set(self._evidence.library.list_names(self._evidence.source(source)))
+            names |= set(locked.files if locked else ())
+            ends = (path.split("/", at)[at] for path in names for at in range(path.count("/") + 1))
+            self._paths[source] = frozenset(ends)
         return self._paths[source]
 
-    def _resolve_relative(self, citation: Citation, view: ParsedPage, own_source: str) -> Citation:
-        if not own_source:
+    def _resolve_relative(self, citation: Citation, view: ParsedPage) -> Citation:
+        if not self._own:
             reason = "links to lines of a file that is in no source; link to the whole file"
             return msgspec.structs.replace(citation, problem=citation.problem or reason)
-        folder = view.page.path.parent.relative_to(self._lab.root).as_posix()
-        path = posixpath.normpath(posixpath.join(folder, citation.path))
-        problem = "leads out of the repository" if path.startswith("../") else ""
-        return msgspec.structs.replace(
-            citation, path=path, source=own_source, problem=citation.problem or problem
-        )
+        path = posixpath.join("/", self._folder(view), citation.path)
+        path = posixpath.normpath(path).lstrip("/")
+        climbs = posixpath.normpath(posixpath.join(self._folder(view), citation.path))
+        problem = "leads out of the repository" if climbs.startswith("../") else ""
+        if citation.relative:  # of another form, the problem is only that the path has dots
+            problem = citation.problem or problem
+        return msgspec.structs.replace(citation, path=path, source=self._own, problem=problem)
 
-    def _resolve_tag(self, citation: Citation, ref: str) -> Citation:
-        """Replace a tag by the pin if a clone, or lab.toml, says that the tag names the pin."""
+    def _resolve_ref(self, citation: Citation, ref: str) -> Citation:
+        """Replace a tag or branch by the pin if a clone, or lab.toml, says that it is the pin."""
+        folders = citation.path.split("/")[:-1]
+        # The name of a tag or branch may have slashes, which look like folders.
+        refs = ["/".join([ref, *folders[:count]]) for count in range(min(len(folders), 3) + 1)]
         for name in self._resolver.of_repository(citation):
-            if self._is_tag(name, ref):
-                return msgspec.structs.replace(citation, commit=self._pins[name].commit, tag=ref)
-            if self._tags[name, ref] is None:
+            known_ref = next((each for each in refs if self._is_pin(name, each) is not None), "")
+            if not known_ref:
                 problem = f"is a link to `{ref[:40]}`, which moves; link to the commit"
                 return msgspec.structs.replace(citation, problem=problem)
+            if self._is_pin(name, known_ref):
+                path = "/".join(citation.path.split("/")[known_ref.count("/") - ref.count("/") :])
+                commit = self._pins[name].commit
+                return msgspec.structs.replace(citation, commit=commit, tag=known_ref, path=path)
         return msgspec.structs.replace(citation, commit=ref)
 
-    def _is_tag(self, name: str, ref: str) -> bool | None:
-        """Tell whether a tag names the pin, or return None if the tag isn't known here."""
-        if (name, ref) not in self._tags:
+    def _resolve_own(self, citation: Citation, ref: str) -> Citation:
+        """Read a permalink to a repository whose source is its working tree.
+
+        A branch follows the working tree. The lines at a tag or commit must be those of the working
+        tree; if this clone lacks the commit, the lock decides.
+        """
+        source = self._evidence.source(self._own)
+        git = self._evidence.library.clone(source)
+        settled = msgspec.structs.replace(citation, commit=WORKTREE, tag=ref)
+        full = ref if is_commit(ref) else f"refs/tags/{ref}"
+        ran = git.run("cat-file", "blob", f"{full}:{citation.path}") if git else None
+        if ran is None or ran.status or settled == citation:
+            return settled
+        from notelab.sources.git.tree import offer_from_worktree
+
+        root = Path(source.local_repository)
+        answer = offer_from_worktree(root, {citation.path: None})[citation.path]
+        new = split_lines(answer.data) if isinstance(answer, Offered) else []
+        lines = slice(citation.first - 1, citation.last)
+        if split_lines(ran.out)[lines] == new[lines]:
+            return settled
+        problem = f"is a link to lines at `{ref[:12]}` that the working tree has no longer there"
+        return msgspec.structs.replace(citation, problem=problem)
+
+    def _is_pin(self, name: str, ref: str) -> bool | None:
+        """Tell whether a tag names the pin; None if it isn't known, or a branch that has moved."""
+        if (name, ref) not in self._refs:
             pin = self._pins[name].commit
-            answer = True if pin and self._lab.sources[name].release == ref else None
             git = self._evidence.library.clone(self._evidence.source(name)) if pin else None
-            if git:
-                ran = git.run("rev-parse", "--verify", f"refs/tags/{ref}^{{commit}}")
+            answer = None
+            for folder in ("tags", "heads", "remotes/origin") if git else ():
+                full = ref if ref.startswith("refs/") else f"refs/{folder}/{ref}"
+                ran = git.run("rev-parse", "--verify", f"{full}^{{commit}}")  # type: ignore[union-attr]
                 commit = ran.out.decode("ascii", "replace").strip()
-                answer = commit == pin if ran.status == 0 else answer
-            self._tags[name, ref] = answer
-        return self._tags[name, ref]
+                if ran.status == 0 and (folder == "tags" or commit == pin):
+                    answer = commit == pin
+                    break
+            if answer is None and pin and self._lab.sources[name].release == ref:
+                answer = True
+            self._refs[name, ref] = answer
+        return self._refs[name, ref]
 
     def _is_path_end(self, citation: Citation) -> bool:
         """Tell whether a citation's path is only the end of a path in its sources."""
@@ -168,8 +232,8 @@ class Settling:
             if self._lock.citation(name, msgspec.structs.replace(citation, path=path).key_in(name))
         ]
 
-    def _complete_path(self, citation: Citation) -> Citation:
-        ends = self._find_ends(citation)
+    def _complete_path(self, citation: Citation, view: ParsedPage) -> Citation:
+        ends = self._choose_end(self._find_ends(citation), citation, view)
         if len(ends) == 1:
             return msgspec.structs.replace(citation, path=ends[0][1])
         listed = ", ".join(f"`{path}`" for _, path in ends[:3])
@@ -193,7 +257,12 @@ class Settling:
         if len(matches) != 1:
             what = "no symbol" if not matches else f"{len(matches)} symbols"
             return msgspec.structs.replace(citation, problem=f"names {what} of `{citation.path}`")
-        return msgspec.structs.replace(citation, first=matches[0].top, last=matches[0].last)
+        return msgspec.structs.replace(
+            citation,
+            first=matches[0].top,
+            last=matches[0].last,
+            by_symbol=self._pins[file.source].commit == WORKTREE,
+        )
 
 
 def files_of(
@@ -220,13 +289,16 @@ def _list_citations(views: list[ParsedPage]) -> Iterable[Citation]:
 def _map_citations(view: ParsedPage, change: Change) -> ParsedPage:
     """Return a page with each citation replaced by `change`; if none changes, the same page."""
     note = view.note
-    if note is None or all(change(citation) is citation for citation in note.citations):
+    if note is None:
+        return view
+    every = (citation for block in note.blocks for citation in block.citations)
+    if all(change(citation) is citation for citation in every):
         return view
 
     def cells(before: list[ProseBlock]) -> list[ProseBlock]:
         return [
             msgspec.structs.replace(
-                cell, citations=[change(citation) for citation in cell.citations]
+                cell, citations=[new for each in cell.citations if (new := change(each))]
             )
             for cell in before
         ]

@@ -36,11 +36,11 @@ def fill_template(template: str, **values: str) -> str:
 
 
 def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str) -> str:
-    """Return the blank page of one note of a lab, in the lab's first language.
+    """Return the blank page of one note of a lab; its hints are in English or Spanish.
 
     `pins` has the commit of each source; `place` is the lab's folder as commands name it.
     """
-    language = lab.languages[0]
+    language = lab.languages[0] if lab.languages[0] in _WORDS else "en"
     note = lab.file.notes.get(name, NoteTable())
     diagrams = lab.file.diagrams.get(name, DiagramTable([])).expect
     sources = note.sources or list(lab.sources)
@@ -57,13 +57,13 @@ def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str
     if note.min_choices or note.choice_words:
         text += fill_template(f"choices.{language}", source=sources[0], lab=place)
     for diagram in diagrams:
-        labels = ", ".join(diagram.labels_in(language))
+        labels = ", ".join(diagram.labels_in(lab.languages[0]))
         wanted = " ".join(_describe(language, {"labels": [labels], "lines": [diagram.max_lines]}))
         drawing = _sample_diagram(diagram.type, language)
         text += fill_template(f"diagram.{language}", id=diagram.id, wanted=wanted, drawing=drawing)
-    mentions = ", ".join(note.closing_mentions.get(language, []))
+    mentions = ", ".join(note.closing_mentions.get(lab.languages[0], []))
     if mentions:
-        heading = lab.closing_heading(language)
+        heading = lab.closing_heading(lab.languages[0]) or "…"
         text += fill_template(f"closing.{language}", heading=heading, mentions=mentions)
     return text
 

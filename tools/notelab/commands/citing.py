@@ -8,7 +8,7 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import CheckSession, Workbook, open_lab
-from notelab.cited import fitting
+from notelab.cited import range_fit
 from notelab.cited.outline import Outline, Symbol
 from notelab.errors import NotelabError
 from notelab.lab import pins
@@ -110,7 +110,7 @@ def _read_files(book: Workbook, source: str, paths: list[str]) -> list[CitedFile
 
 
 def _find_symbols_in(file: CitedFile, name: str) -> list[Symbol]:
-    return fitting.find_symbols(file.outline, name) if file.outline else []
+    return range_fit.find_symbols(file.outline, name) if file.outline else []
 
 
 def _explain_no_symbol(files: list[CitedFile], name: str, source: str) -> list[str]:
@@ -178,8 +178,8 @@ def split_symbol(outline: Outline, whole: Symbol, max_lines: int) -> list[Part]:
         if (
             parts
             and joined.lines <= (max_lines if is_adjacent else max_lines // 2)
-            and fitting.is_whole(outline, joined.first, joined.last)
-            and fitting.straddles(outline, joined.first, joined.last) is None
+            and range_fit.is_whole(outline, joined.first, joined.last)
+            and range_fit.straddles(outline, joined.first, joined.last) is None
         ):
             parts[-1] = joined
         else:
@@ -205,7 +205,7 @@ def _split_body(outline: Outline, header: int, last: int, max_lines: int) -> lis
         if inner:
             # The header of a statement is joined with its first inner part, if that fits.
             opened = Part(piece.first, inner[0].last)
-            whole = fitting.is_whole(outline, opened.first, opened.last)
+            whole = range_fit.is_whole(outline, opened.first, opened.last)
             parts += [opened, *inner[1:]] if whole and opened.lines <= max_lines else inner
         else:
             parts.append(piece)

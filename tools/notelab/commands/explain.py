@@ -1,4 +1,4 @@
-"""Reads the rules' pages: they are written once, in docs/reference/rules; a wheel contains them."""
+"""Reads the pages of the rules and of the grammars, from docs/reference or from the wheel."""
 
 import re
 from difflib import get_close_matches
@@ -9,11 +9,15 @@ from notelab.errors import NotelabError
 
 _HERE = Path(__file__).resolve().parents[1]
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
-_PLACES = (_HERE / "rules" / "pages", _HERE.parents[1] / "docs" / "reference" / "rules")
+_REFERENCE = _HERE.parents[1] / "docs" / "reference"
+_PLACES = [place for of in (_HERE / "reference", _REFERENCE) for place in (of / "rules", of)]
+GRAMMARS = ("lab-file", "notes")
 
 
 def code_of(rule: str) -> str:
     """Return the code of a rule that is given by code or name, in upper or lower case.
+
+    The name of a grammar is returned as it is.
 
     Raises:
         NotelabError: there is no such rule.
@@ -24,13 +28,15 @@ def code_of(rule: str) -> str:
         return wanted.upper()
     if wanted.lower() in codes:
         return codes[wanted.lower()]
-    similar = get_close_matches(wanted, [*RULES, *codes], n=3, cutoff=0.5)
+    if wanted.lower() in GRAMMARS:
+        return wanted.lower()
+    similar = get_close_matches(wanted, [*RULES, *codes, *GRAMMARS], n=3, cutoff=0.5)
     hint = "did you mean " + " or ".join(f"`{name}`" for name in similar) + "?" if similar else ""
     raise NotelabError(f"no rule {rule!r}", hint=hint or "`shardbook explain` lists all rules")
 
 
 def page(code: str, language: str = "en") -> str:
-    """Return a rule's page as Markdown.
+    """Return the page of a rule or of a grammar as Markdown.
 
     Raises:
         NotelabError: there is no page in that language.

@@ -18,7 +18,13 @@ from notelab.report.terminal import say, write
     help="Read this repository; `.` is the one that contains the lab.",
 )
 @click.option("--ref", help="The tag, branch or commit of --repo; of `.`, by default, HEAD.")
-@click.option("--language", type=click.Choice(["en", "es"]), default="en", show_default=True)
+@click.option(
+    "--language",
+    metavar="CODE",
+    default="en",
+    show_default=True,
+    help="The notes' language: two letters. The hints are in English or Spanish.",
+)
 @mirror_option
 def new(
     *,

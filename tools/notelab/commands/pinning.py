@@ -27,6 +27,7 @@ def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]
     lab = session.lab(folder)
     place = lab.pins_folder / lab.sources[source].pin
     before = pins.read(source, place)
+    pins.require_file(before)
     commit = session.library.resolve(lab.source(source, before.commit), ref)
     book = open_lab(lab.pins_folder, session)
     old, lab_path = lab.sources[source], lab.pins_folder / LAB_FILE

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from notelab.book.discovery import labs_below
@@ -27,26 +28,24 @@ def from_lab(name: str, wanted: str, language: str, here: Path) -> list[str]:
     """Create a lab with the conditions and pins of another; return what was done.
 
     Raises:
-        NotelabError: there is no such lab, it lacks that language, or the folder exists.
+        NotelabError: there is no such lab, that is no language, or the folder exists.
     """
+    _check_language(language)
     target, origin = _target_folder(name, here), _origin_folder(wanted, here)
     file = decode(origin / LAB_FILE)
     owner = origin / file.lab.sources_from if file.lab.sources_from else origin
     sources = decode(owner / LAB_FILE).sources
-    if language not in file.lab.languages:
-        languages = ", ".join(file.lab.languages)
-        raise NotelabError(
-            f"{wanted} is not in {language!r}", hint=f"--language, one of: {languages}"
-        )
     own_pages = [note for note in [*file.notes, *file.diagrams] if not note.startswith("../")]
-    tables = _copy_tables(owner, "sources.") + _copy_tables(origin, "notes.", "diagrams.")
+    tables = _copy_tables(owner, "sources.")
+    tables += _add_language(_copy_tables(origin, "notes.", "diagrams."), file, language)
     commits = {source: pins.read(source, owner / table.pin) for source, table in sources.items()}
     for pin in commits.values():
         if not pin.commit:
             raise NotelabError(f"{wanted} has no pin to start from: {pin.problem}")
     return _create_lab(
         target,
-        _head(file, language, _solution_pages(origin, file, own_pages, target)) + tables,
+        _head(origin, file, language, _solution_pages(origin, file, own_pages, target), target)
+        + tables,
         {sources[source].pin: pin.commit for source, pin in commits.items()},
         {note: _title(origin / note, language) for note in own_pages},
     )
@@ -58,20 +57,40 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     Raises:
         NotelabError: the repository has no such ref or can't be asked, or the folder exists.
     """
+    _check_language(language)
     target, is_own = _target_folder(name, Path.cwd()), url == "."
     root = repository_root(target.parent)
     called = root.name if is_own else url.rstrip("/").rpartition("/")[2]
     source = re.sub(r"[^A-Za-z0-9_-]+", "-", called.removesuffix(".git")).lstrip("-_0123456789")
     source = source.lower()[:40] or "source"
-    title = {"en": f"Reading {source}", "es": f"Lectura de {source}"}[language]
+    titles = {"en": f"Reading {source}", "es": f"Lectura de {source}"}
+    title = titles.get(language, titles["en"])
     where = f"{'path' if is_own else 'url'} = {json.dumps(url)}"
     text = _lab_table(title, language)
     text += fill_template("repository", source=source, where=where)
     if not is_own:
         check_url(url)
     new_source = Source(source, "" if is_own else url, "", local_repository=str(root) * is_own)
-    commit = open_session(mirrors, source=source, refresh=True).library.resolve(new_source, ref)
+    library = open_session(mirrors, source=source, refresh=True).library
+    try:
+        commit = library.resolve(new_source, ref)
+    except NotelabError as fault:
+        hint = "commit something first, or name another --ref" if is_own else fault.hint
+        raise NotelabError(str(fault), hint=hint) from None
     return _create_lab(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
+
+
+def _check_language(language: str) -> None:
+    if not lab_file.LANGUAGE.match(language):
+        raise NotelabError(f"{language[:40]!r} is no language", hint="give two letters, as in `fr`")
+
+
+def _add_language(tables: str, file: LabFile, language: str) -> str:
+    """Return the tables of notes with the closing's mentions in a language that the lab lacks."""
+    if language in file.lab.languages:
+        return tables
+    mentions = rf"(?m)^closing-mentions = \{{(.*?)\b{file.lab.languages[0]} = (\[[^]]*\])"
+    return re.sub(mentions, rf"closing-mentions = {{\1{language} = \2", tables)
 
 
 def _target_folder(name: str, here: Path) -> Path:
@@ -87,8 +106,9 @@ def _target_folder(name: str, here: Path) -> Path:
     target = (experiments if bare else (here / path).parent).resolve() / path.name
     if os.path.lexists(target):
         raise NotelabError(f"{display_path(target)} already exists", hint="nothing was written")
-    if not target.parent.is_dir():
-        raise NotelabError(f"{display_path(target.parent)} is not a folder", hint="create it first")
+    nearest = next(folder for folder in target.parents if os.path.lexists(folder))
+    if not nearest.is_dir():
+        raise NotelabError(f"{display_path(nearest)} is not a folder", hint="nothing was written")
     return target
 
 
@@ -112,7 +132,18 @@ def _solution_pages(origin: Path, file: LabFile, own_pages: list[str], target: P
     return [Path(os.path.relpath(place, target)).as_posix() for place in existing]
 
 
-def _head(file: LabFile, language: str, solution: list[str]) -> str:
+def _earlier_pages(origin: Path, file: LabFile, target: Path) -> list[str]:
+    """Return the globs of `before` as globs from `target`, if its repository has the pages."""
+    globs = []
+    for glob in file.lab.before:
+        base, pattern = pages.split_glob(origin, glob)
+        if not base.is_relative_to(repository_root(target)) or not any(base.glob(pattern)):
+            return []
+        globs.append((Path(os.path.relpath(base, target)) / pattern).as_posix())
+    return globs
+
+
+def _head(origin: Path, file: LabFile, language: str, solution: list[str], target: Path) -> str:
     table, headings = file.lab, file.lab.closing_heading
     max_lines = table.max_lines if table.max_lines != LabTable("").max_lines else None
     settings: dict[str, object] = {
@@ -121,8 +152,13 @@ def _head(file: LabFile, language: str, solution: list[str]) -> str:
         "max-lines": max_lines,
         "ignore": table.ignore,
     }
+    if before := _earlier_pages(origin, file, target):
+        settings |= {"min-new-choices": table.min_new_choices, "before": before}
     settings |= {f"closing-heading.{of}": heading for of, heading in headings.items()}
-    return _lab_table(table.title, language, **settings) + "\n"
+    heading = ""
+    if not {**lab_file.DEFAULT_CLOSINGS, **headings}.get(language):
+        heading = f'closing-heading.{language} = ""  # fill in: the heading that closes a note\n'
+    return _lab_table(table.title, language, **settings) + heading + "\n"
 
 
 def _lab_table(title: str, language: str, **settings: object) -> str:
@@ -133,7 +169,7 @@ def _lab_table(title: str, language: str, **settings: object) -> str:
         for key, value in settings.items()
         if value
     ]
-    text = "# What the notes of this lab must hold. The fields: docs/reference/lab-file.md\n\n"
+    text = "# What the notes of this lab must hold. The fields: `shardbook explain lab-file`\n\n"
     return text + "[lab]\n" + "".join(lines)
 
 
@@ -158,8 +194,9 @@ def _create_lab(
     """Write the lab under another name, read it as a check would, and then rename it."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
     place = shlex.quote(display_path(target))
+    new_folders = [folder for folder in target.parents if not folder.exists()]
     try:
-        scratch.mkdir()
+        scratch.mkdir(parents=True)
         _write(scratch / LAB_FILE, text)
         for name, commit in commits.items():
             _write(scratch / name, pins.format_pin(commit))
@@ -170,6 +207,9 @@ def _create_lab(
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        for folder in new_folders:
+            with suppress(OSError):  # it holds the lab
+                folder.rmdir()
     lines = [
         f"{display_path(target)}/",
         *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles])),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from notelab.book.discovery import select_labs
+from notelab.book.discovery import list_worktree_files, select_labs
 from notelab.errors import NotelabError
 from notelab.lab import lab as lab_file
 from notelab.lab import pages
@@ -53,7 +53,7 @@ def _stamps(labs: Iterable[Lab]) -> Stamps:
     """Return time, size and inode of each file that affects the labs."""
     stamps: Stamps = {}
     for lab in labs:
-        files = [page.path for page in pages.list_pages(lab)]
+        files = [*(page.path for page in pages.list_pages(lab)), *list_worktree_files(lab)]
         for folder in {lab.folder, lab.pins_folder}:
             with contextlib.suppress(
                 OSError

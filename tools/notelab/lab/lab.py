@@ -15,8 +15,8 @@ LAB_FILE = "lab.toml"
 _LONGEST_NAME = 240  # file systems allow 255 bytes; a translation's name is longer
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 _WHEEL = re.compile(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+\Z")
-_LANGUAGE = re.compile(r"^[a-z]{2}\Z")
-_DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
+LANGUAGE = re.compile(r"^[a-z]{2}\Z")
+DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
 
 
 class Lab(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Lab(msgspec.Struct, frozen=True):
 
     def closing_heading(self, language: str) -> str:
         """Return the heading that closes a note in `language`, or '' if none is defined."""
-        headings = {**_DEFAULT_CLOSINGS, **self.file.lab.closing_heading}
+        headings = {**DEFAULT_CLOSINGS, **self.file.lab.closing_heading}
         return headings.get(language, "")
 
 
@@ -106,7 +106,7 @@ def _raise_first_fault(folder: Path, file: LabFile) -> None:
 def _find_faults(file: LabFile) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a lab file, each fault with its hint."""
     languages = file.lab.languages
-    invalid = [code for code in languages if not _LANGUAGE.match(code)]
+    invalid = [code for code in languages if not LANGUAGE.match(code)]
     if not languages or invalid or len(set(languages)) != len(languages):
         yield f"lab.languages must list two-letter codes, each once; found {languages}", ""
     for name, source in file.sources.items():
@@ -122,9 +122,12 @@ def _find_faults(file: LabFile) -> Iterator[tuple[str, str]]:
             if code not in RULES:
                 hint = did_you_mean(code.upper(), RULES)
                 yield f"{table}.ignore: {code[:40]!r} is no rule's code", hint
-    for glob in file.lab.pages:
-        if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
-            yield f"lab.pages must hold relative globs, not {glob!r}", ""
+    if file.lab.min_new_choices and not file.lab.before:
+        yield "lab.min-new-choices needs lab.before, the pages with which it compares", ""
+    for key, globs in (("pages", file.lab.pages), ("before", file.lab.before)):
+        for glob in globs:
+            if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
+                yield f"lab.{key} must hold relative globs, not {glob!r}", ""
 
 
 def _find_source_faults(name: str, source: SourceTable) -> Iterator[tuple[str, str]]:
@@ -135,6 +138,9 @@ def _find_source_faults(name: str, source: SourceTable) -> Iterator[tuple[str, s
     if source.path and (source.url or source.path != "."):
         rule = 'can only be ".", the repository that the lab is in, in place of a url'
         yield f"sources.{name}.path {rule}; found {source.path!r}", ""
+    if source.pin == "HEAD" and not source.path:
+        rule = 'can only be "HEAD" with path = ".", the repository that the lab is in'
+        yield f"sources.{name}.pin {rule}", "name the file that holds the commit"
     try:
         if not source.path:
             check_url(source.url)

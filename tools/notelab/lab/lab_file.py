@@ -3,7 +3,7 @@
 import re
 from codecs import BOM_UTF8
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -31,7 +31,11 @@ class LabTable(_Table, frozen=True):
     ignore: list[str] = []
     solution: list[str] = []
     candidates: list[str] = []
+    min_new_choices: Count | None = None
+    before: list[str] = []
     in_progress: bool = False
+    quotes: bool = False
+    style: Literal["", "canonical"] = ""
 
 
 class SourceTable(_Table, frozen=True):

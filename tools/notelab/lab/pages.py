@@ -59,7 +59,7 @@ def list_pages(lab: Lab) -> list[Page]:
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
         originals[lab.page_paths[name]] = (key, table, expected, True)
-    inside, unread = _expand_globs(lab)
+    inside, unread = _expand_globs(lab, "pages", lab.file.lab.pages)
     for path in inside:
         originals.setdefault(path, (_page_key(lab, path), NoteTable(), None, False))
     first = lab.languages[0]
@@ -78,6 +78,19 @@ def list_pages(lab: Lab) -> list[Page]:
     return pages
 
 
+def list_earlier_pages(lab: Lab) -> list[Page]:
+    """Return the pages of `before`, which only tell the lines that readers have seen cited.
+
+    Raises:
+        NotelabError: a glob of `before` is invalid or leaves the repository.
+    """
+    inside, _ = _expand_globs(lab, "before", lab.file.lab.before)
+    return [
+        Page(path, _page_key(lab, path), "", None, NoteTable(), None, listed=False)
+        for path in inside
+    ]
+
+
 def translation_path(path: Path, language: str) -> Path:
     """Return the path of a page's translation: `note.md` → `note.es.md`."""
     return path.with_name(f"{path.stem}.{language}{path.suffix}")
@@ -91,21 +104,19 @@ def _is_utf8(name: str) -> bool:
     return name.isascii() or os.fsencode(name).decode("utf-8", "replace") == name
 
 
-def _expand_globs(lab: Lab) -> tuple[list[Path], dict[Path, str]]:
-    """Return the pages that the lab's globs match, and the problem of each that is not read."""
+def _expand_globs(lab: Lab, key: str, globs: list[str]) -> tuple[list[Path], dict[Path, str]]:
+    """Return the pages that a key's globs match, and the problem of each that is not read."""
     inside: dict[Path, None] = {}
     unread: dict[Path, str] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
-    for glob in lab.file.lab.pages:
-        base, pattern = lab.folder, glob
-        while pattern.startswith("../"):
-            base, pattern = base.parent, pattern[3:]
+    for glob in globs:
+        base, pattern = split_glob(lab.folder, glob)
         if not base.is_relative_to(lab.root) or ".." in pattern.split("/"):
             raise NotelabError(
-                f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
+                f"{display_path(lab.folder / LAB_FILE)}: lab.{key}: {glob!r} leaves the repository",
                 hint="write `../` only at the start; it must not lead out of the repository",
             )
-        for path in _glob(lab, base, pattern, glob):
+        for path in _glob(lab, base, pattern, f"lab.{key}: {glob!r}"):
             if path.suffix != ".md" or path.name.endswith(endings):
                 continue
             resolved = path.resolve()
@@ -118,12 +129,19 @@ def _expand_globs(lab: Lab) -> tuple[list[Path], dict[Path, str]]:
     return list(inside), unread
 
 
-def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
+def split_glob(folder: Path, glob: str) -> tuple[Path, str]:
+    """Return the folder that a glob starts from, and the glob without the `../` at its start."""
+    while glob.startswith("../"):
+        folder, glob = folder.parent, glob[3:]
+    return folder, glob
+
+
+def _glob(lab: Lab, base: Path, pattern: str, place: str) -> list[Path]:
     try:
         return sorted(base.glob(pattern))
     except (ValueError, NotImplementedError, OSError) as fault:
         raise NotelabError(
-            f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} is no glob: {fault}",
+            f"{display_path(lab.folder / LAB_FILE)}: {place} is no glob: {fault}",
             hint="`**` matches whole folders, as in `theory/**/*.md`",
         ) from None
 
@@ -141,6 +159,11 @@ def read(path: Path) -> Text:
         problem = f"cannot be read: {fault.strerror or fault}"
     if problem:
         return Text("", problem)
+    return decode(data)
+
+
+def decode(data: bytes) -> Text:
+    """Return the text of a page's bytes; problems are in the result."""
     if len(data) > MAX_BYTES:
         return Text("", f"is larger than {MAX_BYTES // 1024} KiB; not read")
     try:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.errors import display_path
+from notelab.errors import NotelabError, display_path
 from notelab.lab.lab_file import SourceTable
 from notelab.lines import split_lines
 from notelab.regular_files import read_regular
+from notelab.sources.answers import WORKTREE
 
+HEAD = "HEAD"  # in place of a pin file: the source is the working tree
 _SHA = re.compile(r"[0-9a-f]{40}")
 
 
@@ -29,7 +31,12 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def read(source: str, path: Path) -> Pin:
-    """Read a pin file; problems are in the result, and no error is raised."""
+    """Read a pin file; problems are in the result, and no error is raised.
+
+    A source whose pin is `HEAD` has no pin file: it follows the working tree.
+    """
+    if path.name == HEAD:
+        return Pin(source, path, WORKTREE)
     if path.is_symlink():  # the target's content must not appear in a message
         problem = "the pin file is a symbolic link; not followed"
         return Pin(source, path, code="N120", problem=problem)
@@ -53,6 +60,15 @@ def read(source: str, path: Path) -> Pin:
             actual=f"`{first_line}`{digits}",
         )
     return Pin(source, path, commit)
+
+
+def require_file(pin: Pin) -> None:
+    """Raise an error if a source follows the working tree, because it has no pin to move."""
+    if pin.commit == WORKTREE:
+        raise NotelabError(
+            f"`{pin.source}` follows the working tree , so it has no pin to move",
+            hint="`shardbook check --fix` moves its citations after their lines",
+        )
 
 
 def format_pin(commit: str) -> str:

@@ -1,9 +1,17 @@
 """The citation: a code span ``[source:]path:L<first>[-L<last>]``, or one of its other forms."""
 
+from typing import Literal
+
 import msgspec
 
 MAX_LINE = 10_000_000
 _MAX_PATH = 400
+
+
+# code: one code span; range: a further range of the same file; symbol: `path#name`; apart: path and
+# lines side by side in text; address: a link to a code host; link: a link relative to the page;
+# maybe: a code span that is a citation only if a source has its path.
+Form = Literal["code", "range", "symbol", "apart", "address", "link", "maybe"]
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -35,6 +43,8 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
     symbol: str = ""  # of `path#symbol`, which gives no lines
     relative: bool = False  # a link whose path is relative to the page
     label: str = ""  # of a link: the place that its label cites, if it differs from the target
+    form: Form = "code"
+    by_symbol: bool = False  # the lock knows it by its symbol, because its source changes
 
     @property
     def key(self) -> str:
@@ -43,7 +53,8 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
 
     def key_in(self, source: str) -> str:
         """The citation as the lock of `source` writes it; one without a source has no prefix."""
-        citation = format_citation(self.path, self.first, self.last)
+        lines = format_citation(self.path, self.first, self.last)
+        citation = f"{self.path}#{self.symbol}" if self.by_symbol else lines
         return f"{source}:{citation}" if self.source or self.repository else citation
 
 

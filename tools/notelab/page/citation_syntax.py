@@ -3,31 +3,34 @@
 import re
 from collections.abc import Iterator
 
-from notelab.page.citation import MAX_LINE, Citation, Span, parse_line_number, path_problem
+from notelab.page.citation import MAX_LINE, Citation, Form, Span, parse_line_number, path_problem
 
 DASH = "[-\u2013\u2014]"
 LINE_WORD = r"(?:[Ll]ines?|[Ll][ií]neas?|ll?\.|L)"
 # A line, or a first line and a last line; a column after either is ignored.
-RANGE = rf"[Ll]?\d+(?:C\d+)?(?:\s?{DASH}\s?[Ll]?\d+(?:C\d+)?)?"
-FILE_ENDING = re.compile(
-    r"\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|md|rst|toml|sh|txt|ya?ml|json"
-    r"|cfg|ini|cmake|ipynb)$"
+_LINE = r"[Ll]?\d+(?:C\d+|:\d+(?![\w:]))?"
+RANGE = rf"{_LINE}(?:\s?{DASH}\s?{_LINE})?"
+# Endings of files that have named symbols, and of others that may be cited.
+_CODE_ENDINGS = r"pyi?|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[cm]?[jt]sx?|java"
+ENDINGS = (
+    rf"{_CODE_ENDINGS}|pyx|jl|kts?|rb|swift|cs|php|scala|m|mm|md|rst|toml|sh|bash|txt|ya?ml|json"
+    r"|cfg|ini|cmake|ipynb|proto|lua|zig|dart|sql|html?|css|scss|vue|svelte|gradle|mk"
 )
-_NEXT = r"\s*(?:,|;|&|\+|and\b|y\b)\s*"
+FILE_ENDING = re.compile(rf"\.(?:{ENDINGS})$")
+_NEXT = r"\s*(?:,|;|&|\+|/|and\b|y\b)\s*"
 # Broad on purpose: whatever a reader would take for a citation is checked as one, well-formed or
 # not. A typing error is then a finding and never plain text that no rule checks.
 _CITATION = re.compile(
     r"(?P<head>.*?[^\s:#,(])(?P<mark>\s?[:#]{1,2}\s?|[\s,(]+(?=[Ll]))"
-    rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}{RANGE})*)\)?"
+    rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}[:#]?{RANGE})*)\)?"
 )
-_SYMBOL = re.compile(
-    r"(?P<head>\S+\.(?:pyi?|cpp|cxx|cc?|cuh?|hp?p?|hh|rs))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)"
-)
+_SYMBOL = re.compile(rf"(?P<head>\S+\.(?:{_CODE_ENDINGS}))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)")
 _ONE_RANGE = re.compile(RANGE)
+RANGE_IN_TEXT = re.compile(rf"{RANGE}(?:\s?(?:to|a|{DASH})\s?L?\d+)?")
 _DIGITS = re.compile(r"\d+")
-_COLUMN = re.compile(r"C\d+")
+_COLUMN = re.compile(r"(?<=\d)[C:]\d+")
 _LONG_NUMBER = re.compile(r"\d{10,}")
-_ADDRESS = re.compile(r"[\w.-]*\.(?:\d+|com|org|net|io|dev|local)")
+_ADDRESS = re.compile(r"[\w.:-]*\.(?:\d+|com|org|net|io|dev|local)")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _CODE_PUNCTUATION = re.compile(r"[\[\](){}=,'\"]")
 _SOURCE = re.compile(r"(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)")
@@ -50,18 +53,22 @@ def parse(code: str, span: Span) -> Citation:
 
 
 def parse_all(code: str, span: Span) -> Iterator[Citation]:
-    """Yield the citations of a code span: none, one, or one for each range of lines."""
-    match = _match(code)
+    """Yield the citations of a code span: none, one, or one for each range of lines.
+
+    `Makefile:4-6` may be code as well; its form is `maybe`, and a source's tree decides.
+    """
+    match = _match(code, maybe=True)
     if match is None:
         return
-    prefixed = _SOURCE.fullmatch(match["head"])
-    source, path = (prefixed["source"], prefixed["path"]) if prefixed else ("", match["head"])
+    source, path = split_source(match["head"])
     problem = path_problem(path)
     if _INVISIBLE.search(code):
         problem = "contains a hidden character"
     if match.re is _SYMBOL:
-        yield Citation(code, source, path, 0, 0, problem, span, symbol=match["symbol"])
+        symbol = match["symbol"]
+        yield Citation(code, source, path, 0, 0, problem, span, symbol=symbol, form="symbol")
         return
+    form: Form = "code" if _is_citation(match, code) else "maybe"
     for index, line_range in enumerate(_ONE_RANGE.finditer(match["ranges"])):
         first, last, range_problem = parse_range(line_range[0])
         text = (
@@ -71,7 +78,9 @@ def parse_all(code: str, span: Span) -> Iterator[Citation]:
             if line_range.end() == len(match["ranges"])
             else _through_range(code, line_range)
         )
-        yield Citation(text, source, path, first, last, problem or range_problem, span)
+        why = problem or range_problem
+        at = "range" if index and form == "code" else form
+        yield Citation(text, source, path, first, last, why, span, form=at)
 
 
 def parse_range(range: str) -> tuple[int, int, str]:
@@ -89,16 +98,20 @@ def parse_range(range: str) -> tuple[int, int, str]:
     return first, last, ""
 
 
-def possible_path(code: str) -> str:
-    """Return the path that a code span may cite although it reads as code; else ''.
+def split_source(head: str) -> tuple[str, str]:
+    """Return the source's name and the path of `source:path`; the name may be ''."""
+    prefixed = _SOURCE.fullmatch(head)
+    return (prefixed["source"], prefixed["path"]) if prefixed else ("", head)
 
-    >>> possible_path("Makefile:4-6"), possible_path("a/b.py:L4"), possible_path("x[1:2]")
-    ('Makefile', '', '')
+
+def parse_ranges(lines: str) -> Iterator[tuple[str, int, int, str]]:
+    """Yield each range of written lines, with its first line, its last line and its problem.
+
+    >>> [text for text, *_ in parse_ranges("lines 4 to 6 and 9")]
+    ['4 to 6', '9']
     """
-    match = _CITATION.fullmatch(_strip_quotes(code[:_MAX_CHARACTERS]))
-    if match is None or "://" in code or _is_citation(match, code):
-        return ""
-    return match["head"]
+    for match in RANGE_IN_TEXT.finditer(lines):
+        yield match[0], *parse_range(match[0])
 
 
 def _through_range(code: str, range: re.Match[str]) -> str:
@@ -106,7 +119,7 @@ def _through_range(code: str, range: re.Match[str]) -> str:
     return code[: code.find(range[0]) + len(range[0])]
 
 
-def _match(code: str) -> re.Match[str] | None:
+def _match(code: str, *, maybe: bool = False) -> re.Match[str] | None:
     code = _LONG_NUMBER.sub(
         "9" * 9, _INVISIBLE.sub("", code[:_MAX_CHARACTERS] + code[_MAX_CHARACTERS:][-99:])
     )
@@ -115,7 +128,10 @@ def _match(code: str) -> re.Match[str] | None:
     if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
         return symbol
     match = _CITATION.fullmatch(code) if code[-1:].isdigit() or code[-1:] == ")" else None
-    return match if match and _is_citation(match, code) else None
+    if match is None or _is_citation(match, code):
+        return match
+    is_code = "://" in code or _CODE_PUNCTUATION.search(match["head"])
+    return match if maybe and not is_code else None
 
 
 def _strip_quotes(code: str) -> str:

@@ -23,7 +23,8 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # Characters that look like a space but do not separate words for `str.split`.
 _INVISIBLE_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
 _LOCAL_LINES = re.compile(
-    rf"(?![A-Za-z][\w+.-]*:)(?P<path>[^#?\s]+)#(?:lines-)?(?P<lines>(?:(?<=-)|(?=L)){RANGE})"
+    r"(?![A-Za-z][\w+.-]*:)(?P<path>[^#?\s]+)(?:\?[^#\s]*)?"
+    rf"#(?:lines-)?(?P<lines>(?:(?<=-)|(?=L)){RANGE})"
 )
 _MAX_RUNS = 50
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
@@ -52,9 +53,9 @@ def parse_link_target(href: str, span: Span) -> Citation | FileLink | None:
     for address, _ in permalink.find_addresses(href):
         return permalink.read(address, span)
     if match := _LOCAL_LINES.fullmatch(href):
-        first, last, problem = parse_range(match["lines"])
+        first, last, problem = parse_range(match["lines"].replace(":", "-"))
         path = unquote(match["path"])
-        return Citation(href, "", path, first, last, problem, span, relative=True)
+        return Citation(href, "", path, first, last, problem, span, relative=True, form="link")
     if _LOCAL_LINES.match(href):
         problem = "is a link to lines of a file in a form that the checker doesn't read"
         return Citation(href, "", href, 0, 0, problem, span)
@@ -106,6 +107,7 @@ class Inline:
         self.prose = self.opening_bold = ""
         self.scanned = ScannedText()
         self.names: list[str] = []
+        self._names: list[tuple[int, list[str]]] = []  # by the offset of their code span
         self.numbers: list[NumberLink] = []
         self.images: list[Marker] = []
         self._cursor = 0
@@ -150,6 +152,8 @@ class Inline:
         scanned.citations = self.scanned.citations + scanned.citations
         scanned.files = self.scanned.files + scanned.files
         self.scanned = scanned
+        for offset, names in self._names:  # the words of a path anchor nothing
+            self.names += [] if offset in scanned.paths else names
 
     def _add_flat(self, piece: str, position: int) -> None:
         """Add a piece of text for the scanner; `position` is its offset in the content."""
@@ -198,13 +202,11 @@ class Inline:
         span = self.positions.span(start, end)
         citations = [permalink.read(address, span) for address, _ in permalink.find_addresses(code)]
         citations = citations or list(self._place_ranges(list(parse_all(code, span)), start))
-        if citations:
-            self._codes[self._length] = citations
-            self.prose += " "
-        else:
-            self.names += names_in(code)
-            self.prose += child.content
-        self._add_flat(f"{CODE}{'' if citations else MARKS.sub(' ', code)}{CODE_END}", start)
+        is_citation = any(getattr(target, "form", "") != "maybe" for target in citations)
+        self._codes |= {self._length: citations} if citations else {}
+        self._names += [] if is_citation else [(self._length, names_in(code))]
+        self.prose += " " if is_citation else child.content
+        self._add_flat(f"{CODE}{'' if is_citation else MARKS.sub(' ', code)}{CODE_END}", start)
 
     def _place_ranges(self, citations: list[Citation], position: int) -> Iterator[Citation]:
         """Yield the citations of a code span; each range after the first gets a span of its own."""

@@ -77,6 +77,20 @@ class Mention(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
+class Quotation(msgspec.Struct, frozen=True, array_like=True):
+    """A fenced block directly after a paragraph with citations.
+
+    `citations` are the positions of these citations. `ends_with_citation` says that no word follows
+    the last one.
+    """
+
+    text: str
+    language: str
+    span: Span
+    citations: list[Span]
+    ends_with_citation: bool
+
+
 class CommitPrefix(msgspec.Struct, frozen=True, array_like=True):
     """A row of the front matter's `commit` table."""
 
@@ -124,6 +138,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     hidden: list[Marker] = []
     files: list[FileLink] = []
     mentions: list[Mention] = []
+    quotations: list[Quotation] = []
 
     @property
     def blocks(self) -> list[ProseBlock]:
@@ -132,5 +147,6 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def citations(self) -> list[Citation]:
-        """Return all citations: those of the choices, then the rest."""
-        return [citation for block in self.blocks for citation in block.citations]
+        """Return all citations: those of the choices, then the rest; no code that may be one."""
+        every = (citation for block in self.blocks for citation in block.citations)
+        return [citation for citation in every if citation.form != "maybe"]

@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 from notelab.page.citation import MAX_LINE, Citation, Span, parse_line_number, path_problem
-from notelab.page.citation_syntax import LINE_WORD, parse_range
+from notelab.page.citation_syntax import ENDINGS, parse_range
 from notelab.page.note import FileLink
 
-NOT_IN_CODE = "must be in one code span, between backticks"
-_LOOSE_CITATION = re.compile(rf"(?P<path>.*?)(?:[:#]|,? )(?P<lines>(?:{LINE_WORD} |L)?\d.*)")
 # GitHub and GitLab (`blob`, `blame`, `tree`), Gitea and Forgejo (`src/commit`), Bitbucket (`src`).
 _PERMALINK = re.compile(
     r"https?://(?P<host>[\w.-]+(?::\d+)?)/(?P<repository>[\w.~-]+(?:/[\w.~-]+){1,8}?)/(?:-/)?"
@@ -24,8 +22,7 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"`\ue000-\ue003]+")
 # Lines in an address of another form: a fragment (`#L9`, `#n9`, `#cl-9`, `#a.py-9`, `#9-12`) or a
 # part of the query (`?L9`, `&line=9`, `;l=9`), with the file of a programming language before it.
 _SOURCE_FILE = re.compile(
-    r"[/=]([^/=?&#]+\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|kt|rb|swift|cs"
-    r"|php|scala|m|mm|md|rst|toml|sh|txt|ya?ml|json|cfg|ini|cmake|ipynb))(?:\.html?)?(?=[#?&;]|$)"
+    rf"[/=]([^/=?&#]+\.(?:{ENDINGS.replace('|html?|css', '|css')}))(?:\.html?)?(?=[#?&;]|$)"
 )
 _LINE_REFERENCE = re.compile(
     r"#(?:[Ll]|n|ln|lines?[-=]|cl-|LC|[\w.]*\.\w+-)?\d|[?&;#](?:L\d|(?:l|ln|line(?:s|start)?)=\d)",
@@ -63,7 +60,9 @@ def read(address: str, span: Span) -> Citation | FileLink:
         problem = "names lines that no source file has"
     elif not _TAG.fullmatch(commit):
         problem = f"is a link to `{commit[:40]}`, which is no commit and no tag"
-    return Citation(address, "", path, first, last, problem, span, repository, commit)
+    return Citation(
+        address, "", path, first, last, problem, span, repository, commit, form="address"
+    )
 
 
 def is_commit(ref: str) -> bool:
@@ -121,11 +120,6 @@ def _split_url(url: str) -> tuple[str, str]:
 
 def is_same_place(label: Citation, target: Citation) -> bool:
     """Return whether a label that cites, in code font or not, names the target's place."""
-    if label.problem == NOT_IN_CODE:
-        match = _LOOSE_CITATION.fullmatch(label.text)
-        if match is None:
-            return False
-        return same_path(match["path"], target) and same_lines(match["lines"], target)
     if label.repository:
         return label.text == target.text
     if not same_path(label.path, target):

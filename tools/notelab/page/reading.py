@@ -15,7 +15,7 @@ from notelab.page.inline import (
     number_link,
     parse_link_target,
 )
-from notelab.page.note import Diagram, FrontMatter, Heading, Marker, Note, ProseBlock
+from notelab.page.note import Diagram, FrontMatter, Heading, Marker, Note, ProseBlock, Quotation
 from notelab.page.scanner import MARKS, ScannedText, scan_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _MERMAID = re.compile(r"^(?:\{\s*)?\.?mermaid(?![\w-])", re.IGNORECASE)
 _IMAGE_IN_DIAGRAM = re.compile(
     r"@\{[^}@]*\bimg[\"']?\s*:|<(?:img|image|svg)\b|\burl\(", re.IGNORECASE
 )
+_AFTER_CITATION = " \n:.,;*_)>`"
 # Emphasis takes quadratic time in the length of a paragraph, and quotations nested too deeply are
 # not read. Pages that have either are refused.
 _MAX_PARAGRAPH, _MAX_DEPTH = 10_000, 40
@@ -94,6 +95,7 @@ class _BlockWalk:
         self.note = Note(front)
         self._choice: _BlockBuilder | None = None
         self._row: _BlockBuilder | None = None
+        self._before: list[Citation] = []  # the citations of the paragraph directly before
 
     def run(self) -> None:
         in_heading = in_choices = False
@@ -116,6 +118,8 @@ class _BlockWalk:
                 self._read_inline(block, in_heading)
             else:
                 self._read_other_block(block)
+            if block.type not in ("inline", "paragraph_close", "heading_close"):
+                self._before = []
             self._count_block(block)
 
     def _read_other_block(self, block: "Token") -> None:
@@ -150,6 +154,7 @@ class _BlockWalk:
         self.note.images.extend(inline.images)
         self.note.numbers.extend(inline.numbers)
         self._add_targets(inline.scanned, builder)
+        self._before = inline.scanned.citations
         builder.names += inline.names
         if in_heading:
             self.note.headings[-1].text = " ".join(inline.prose.split())
@@ -166,6 +171,8 @@ class _BlockWalk:
 
     def _read_fence(self, block: "Token") -> None:
         if not _MERMAID.match(block.info.strip()):
+            if self._before:
+                self._add_quotation(block)
             return
         text = block.content
         first = text.split("\n", 1)[0].strip()
@@ -181,6 +188,16 @@ class _BlockWalk:
             image_row = row + text.count("\n", 0, match.start())
             span = Span(image_row, 1, image_row, 1)
             self.note.images.append(Marker("an image in a diagram", span))
+
+    def _add_quotation(self, block: "Token") -> None:
+        first, end = block.map or [0, 0]
+        last = self._before[-1]
+        before = "\n".join(self.lines[last.span.row - 1 : first]).rstrip(_AFTER_CITATION)
+        written = str(last.last) if last.form == "apart" else last.text
+        language = (block.info.split() or [""])[0].strip("{.}").lower()
+        spans = [citation.span for citation in self._before]
+        span, is_last = Span(first + 1, 1, end, 1), before.endswith(written.rstrip(_AFTER_CITATION))
+        self.note.quotations.append(Quotation(block.content, language, span, spans, is_last))
 
     def _read_html(self, block: "Token") -> None:
         content = embedded_html.scan(block.content)

@@ -12,29 +12,33 @@ from itertools import pairwise
 import msgspec
 
 from notelab.page import permalink
-from notelab.page.citation import Citation, Span
+from notelab.page.citation import Citation, Span, path_problem
 from notelab.page.citation_syntax import (
     DASH,
     FILE_ENDING,
     LINE_WORD,
     RANGE,
     parse_range,
-    possible_path,
+    parse_ranges,
+    split_source,
 )
 from notelab.page.note import FileLink, Mention
-from notelab.page.permalink import NOT_IN_CODE, is_same_place, same_lines, same_path
+from notelab.page.permalink import is_same_place, same_lines, same_path
 
 CODE, CODE_END, LINK, LINK_END = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = re.compile("[\ue000-\ue003]")
-_TO = rf"(?:\s?(?:{DASH}|to|a|and|y)\s?L?\d+)?"
+_TO = rf"(?:\s?(?:{DASH}|to|a)\s?L?\d+)?"
+_AND = r"(?:,\s?(?:and\s|y\s)?|\s?&\s?|\s(?:and|y)\s)"
+# Further lines: `, L9`, ` and 9-11`, `,9`, or a number that ends its clause.
+_MORE = rf"(?:{_AND}(?:L\d+{_TO}|\d+\s?{DASH}\s?\d+|(?<=,)\d+|\d+(?=\s*(?:[).;]|$))))*"
 _TOKEN = re.compile(
     rf"(?P<address>https?://[^\s<>\"`{CODE}-{LINK_END}]+)"
     rf"|{CODE}(?P<code>[^{CODE_END}]*){CODE_END}"
     rf"|(?P<link>{LINK})|(?P<end>{LINK_END})"
     r"|(?<![\w./:#@-])(?P<path>(?=[\w:-]*[./\[])(?:[A-Za-z][\w-]{0,39}:(?=[\w./]))?"
     r"[\w./~](?:[\w./~\\-]|\[\w+\])*+)"
-    rf"|(?P<attached>[:#]L?\d+{_TO})"
-    rf"|(?<![\w/.-])(?P<lines>(?:{LINE_WORD} |L){RANGE}{_TO})"
+    rf"|(?P<attached>[:#]L?\d+(?:C\d+|:\d+(?!\w))?{_TO}{_MORE})"
+    rf"|(?<![\w/.-])(?P<lines>(?:{LINE_WORD} |L){RANGE}{_TO}(?:{_AND}L?\d+{_TO})*)"
 )
 _MAY_HAVE_LINES = re.compile(r"[:#][Ll]?\d|[Ll](?:ines?|[ií]neas?|l?\.)? ?\d")
 _WORDS = r"(?:(?:see|at|on|in|from|around|about|near|véase|ver|en|la|las|el|desde|the|its?)\s)*"
@@ -47,11 +51,15 @@ _MAX_DISTANCE = 120  # characters between a path and lines that may belong to it
 
 
 class ScannedText(msgspec.Struct):
-    """What a text cites: citations, links to whole files, and mentions of paths near lines."""
+    """What a text cites: citations, links to whole files, and mentions of paths near lines.
+
+    `paths` are the offsets of the code spans that are the path of lines outside of them.
+    """
 
     citations: list[Citation] = []
     files: list[FileLink] = []
     mentions: list[Mention] = []
+    paths: set[int] = set()
 
 
 class _Token(msgspec.Struct):
@@ -112,7 +120,7 @@ class _Scanner:
             token.targets = codes.get(token.start, []) if token.kind == "code" else []
             token.text = token.text.strip(CODE + CODE_END)
         self.targets: list[tuple[int, Citation | FileLink]] = []
-        self.possible: list[Mention] = []  # code spans that cite if the tree has their path
+        self.paths: set[int] = set()
         self.used: set[int] = set()  # tokens that are part of a citation
         self.labels = list(self._find_labels(links))
 
@@ -123,7 +131,7 @@ class _Scanner:
             self._merge_label(label)
         targets = sorted(self.targets, key=lambda pair: pair[0])
         result = _divide([target for _, target in targets])
-        result.mentions = self.possible + list(self._find_mentions(result.citations))
+        result.mentions, result.paths = list(self._find_mentions()), self.paths
         return result
 
     def _find_labels(self, links: list[Citation | FileLink | None]) -> Iterator[_Label]:
@@ -154,9 +162,6 @@ class _Scanner:
                     (token.start, Citation(text, "", text, 0, 0, problem, code_span))
                 )
                 self.used.add(index)
-            elif token.kind == "code" and (path := possible_path(token.text)):
-                code_span = self.to_span(token.start, token.end)
-                self.possible.append(Mention(token.text, path, code_span))
             elif token.kind == "address" and index not in inside:  # a link's target says the same
                 for address, offset in permalink.find_addresses(token.text):
                     start = token.start + offset
@@ -184,9 +189,30 @@ class _Scanner:
             text = f"{path.text}{'' if lines.kind == 'attached' else ', '}{lines.text}"
             if path is second:
                 text = f"{lines.text}{between}{path.text}"
-            text = MARKS.sub("", text)
-            self.targets.append((first.start, Citation(text, "", text, 0, 0, NOT_IN_CODE, span)))
+            self._add_apart(MARKS.sub("", text), path.text, lines, span, first.start)
+            self.paths |= {path.start} if path.kind == "code" else set()
             self.used |= {first_index, second_index}
+
+    def _add_apart(
+        self, text: str, written_path: str, lines: _Token, span: Span, start: int
+    ) -> None:
+        """Add a citation for each range of the lines next to a path."""
+        source, path = split_source(written_path)
+        at = lines.start
+        ranges = list(parse_ranges(lines.text))
+        for index, (written, first, last, problem) in enumerate(ranges):
+            at = self.text.find(written, at)
+            is_first = not index and (len(ranges) == 1 or start < lines.start)
+            if is_first and len(ranges) > 1:
+                text = text[: text.find(written) + len(written)]
+                span = self.to_span(start, at + len(written))
+            citation = Citation(
+                text if is_first else written, source, path, first, last,
+                path_problem(path) or problem,
+                span if is_first else self.to_span(at, at + len(written)),
+                form="apart" if is_first else "range",
+            )  # fmt: skip
+            self.targets.append((start, citation))
 
     def _merge_label(self, label: _Label) -> None:
         """Make one citation of a link's label and its target; record where they differ."""
@@ -195,7 +221,12 @@ class _Scanner:
             return
         start, end = self.tokens[label.first].start, self.tokens[label.last].end
         inside = [pair for pair in self.targets if start < pair[0] < end]
-        label_citations = [citation for _, citation in inside if isinstance(citation, Citation)]
+        label_citations = [
+            citation
+            for _, citation in inside
+            if isinstance(citation, Citation)
+            and (citation.form != "maybe" or same_path(citation.path, target))
+        ]
         if isinstance(target, FileLink):
             self.targets.append((start, target))
             for index, (offset, citation) in enumerate(self.targets):
@@ -234,7 +265,7 @@ class _Scanner:
             conflicts += [] if same_path(paths[0].text, target) else [paths[0].text]
         return conflicts
 
-    def _find_mentions(self, citations: list[Citation]) -> Iterator[Mention]:
+    def _find_mentions(self) -> Iterator[Mention]:
         """Yield each path with lines nearby that is part of no citation."""
         paths = [token for token in self.tokens if _may_be_path(token)]
         code_targets = {token.start: token.targets for token in self.tokens if token.targets}

@@ -16,11 +16,10 @@ from notelab.lab.lab import LAB_FILE
 from notelab.lab.lock import Lock, LockedFile, LockedSource
 from notelab.lab.pins import replace_release
 from notelab.page import reading, results_page
-from notelab.page.citation import Citation
+from notelab.page.candidates import find_candidates, move, replace
+from notelab.page.citation import Span
 from notelab.repin.changes import Place, RepinResult
 from notelab.repin.migrate import Migration
-
-_FRAGMENT = re.compile(r"#(?:L|lines-)\d+(?:C\d+)?(?:[-:]L?\d+(?:C\d+)?)?\Z")
 
 
 def plan_moves(result: RepinResult, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
@@ -66,44 +65,20 @@ def _rewrite_page(
     book: Workbook,
 ) -> bytes:
     assert page_view.note is not None
-    edits: dict[tuple[int, int], tuple[str, str]] = {}
-    for citation in page_view.note.citations:
+    text = page_view.page.path.read_bytes().decode("utf-8")
+    edits: list[tuple[Span, str]] = []
+    for candidate in find_candidates(text, page_view.note):
+        citation = candidate.citation
         new = moves.get(Place(citation.path, citation.first, citation.last))
         file = None if citation.problem or new is None else book.resolver.resolve(citation).file
         if new is not None and (file is None or file.source == migration.source):
-            span = citation.span
-            edits[span.row, span.column] = (
-                citation.text,
-                _rewrite_citation(citation, new, migration),
-            )
+            moved = move(candidate, new.path, new.start, new.end, migration.commit)
+            edits.append((candidate.place, moved))
     for row in page_view.note.front.commits:
         if row.source == migration.source:
-            span = row.span
-            edits[span.row, span.column] = row.prefix, migration.commit[: len(row.prefix)]
-    lines = page_view.page.path.read_bytes().decode("utf-8").split("\n")
-    for (number, column), (old_text, new_text) in sorted(edits.items(), reverse=True):
-        before, rest = lines[number - 1][: column - 1], lines[number - 1][column - 1 :]
-        lines[number - 1] = before + rest.replace(old_text, new_text, 1)
-    return "\n".join(lines).encode()
-
-
-def _rewrite_citation(citation: Citation, new: Place, migration: Migration) -> str:
-    if citation.relative or (citation.symbol and new.path == citation.path):
-        # A citation by symbol stays one, whether the symbol moved or not.
-        return _FRAGMENT.sub(_format_fragment(new), citation.text)
-    if re.fullmatch(r"L?\d.*", citation.text) and new.path == citation.path:
-        return str(new).rpartition(":")[2]  # the second range of one code span
-    if not citation.repository:
-        prefix = f"{citation.source}:" if citation.source else ""
-        return prefix + str(new)
-    commit = migration.commit[: len(citation.commit)]
-    address = citation.text.replace(f"/{citation.tag or citation.commit}/", f"/{commit}/", 1)
-    return _FRAGMENT.sub(_format_fragment(new), address.replace(citation.path, new.path, 1))
-
-
-def _format_fragment(new: Place) -> str:
-    end = f"-L{new.end}" if new.end != new.start else ""
-    return f"#L{new.start}{end}"
+            span = msgspec.structs.replace(row.span, end_column=row.span.column + len(row.prefix))
+            edits.append((span, migration.commit[: len(row.prefix)]))
+    return replace(text, edits).encode()
 
 
 def _update_generated(files: dict[Path, bytes], moves: Mapping[Place, Place]) -> None:

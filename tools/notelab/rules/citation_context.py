@@ -1,5 +1,7 @@
 """A citation with all that the rules need to check it."""
 
+import re
+
 import msgspec
 
 from notelab.book.parsed_page import ParsedPage
@@ -7,6 +9,8 @@ from notelab.finding import Finding
 from notelab.lines import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import ProseBlock
+
+_SENTENCE_END = re.compile(r"[.!?][*_)\"”»]*\s+(?=[*_(\"“«¿¡`]*[A-ZÁÉÍÓÚÑ])")
 
 
 class CitationContext(msgspec.Struct):
@@ -34,6 +38,19 @@ class CitationContext(msgspec.Struct):
     def anchors(self) -> set[str]:
         """Return the identifiers that the text around the citation names."""
         return {name for name in self.block.names if is_anchor(name)}
+
+    @property
+    def sentence(self) -> str:
+        """Return the sentence that holds the citation, on one line."""
+        span, block = self.citation.span, self.block.span
+        rows = self.view.text.split("\n")[block.row - 1 : max(block.end_row, block.row)]
+        place = span.row - block.row
+        offset = sum(len(row) + 1 for row in rows[:place]) + span.column - 1
+        text = "\n".join(rows)
+        cuts = [0, *(match.end() for match in _SENTENCE_END.finditer(text))]
+        start = max(cut for cut in cuts if cut <= offset)
+        end = min((cut for cut in cuts if cut > offset), default=len(text))
+        return " ".join(text[start:end].split())[:300]
 
     def finding(self, code: str, message: str, **details: str) -> Finding:
         """Return a finding at the citation's position; for `details` see `View.finding`."""

@@ -54,7 +54,9 @@ class Judge:
         """
         if view.note is None:
             return []
+        linked = [(each.tag, each.problem) for each in view.note.citations if each.repository]
         key = f"{view.digest} {view.page.key} {self._inputs_key}"
+        key += cache_key(msgspec.msgpack.encode(linked)) if linked else ""  # a branch may move
         cached = get_decoded(self._cache, "verdicts", key, list[Verdict])
         if cached is not None:
             return cached
@@ -65,7 +67,7 @@ class Judge:
 
     def _judge_page(self, view: ParsedPage, note: Note) -> list[Verdict]:
         max_lines = view.page.table.max_lines or self._lab.file.lab.max_lines
-        occurrences = Counter(citation.key for citation in note.citations)
+        occurrences = Counter(cited.key for cited in note.citations if not cited.problem)
         return [
             self._judge_citation(
                 CitationContext(view, block, citation, max_lines, occurrences[citation.key])
@@ -106,10 +108,13 @@ class Judge:
         findings += misfits
         # A range that does not fit must be fixed first, so what the lock says is not reported.
         findings = findings or list(self.lock.findings(context, file))
+        key = citation.key_in(file.source)
+        if self._lab.file.lab.style and (citation.text != key or citation.form != "code"):
+            findings.append(_report_form(context, key))
         return Verdict(
             findings,
             file.source,
-            citation.key_in(file.source),
+            key,
             proof=file.proof if proved else "",
             locked=not proved,
             unstructured=not structured,
@@ -124,8 +129,11 @@ class Judge:
         if finding := self._check_source(context):
             return finding
         resolved = self._resolver.resolve(citation)
-        if resolved.file:
-            return resolved.file
+        looked_up = [resolved.file] if resolved.file else resolved.candidates
+        known = [file for file in looked_up if file.state in (State.PROVED, State.ABSENT)]
+        drift = next(filter(None, (self.lock.find_drift(context, each) for each in known)), None)
+        if drift or resolved.file:
+            return drift or resolved.file
         if resolved.rivals:
             return context.finding(
                 "N204",
@@ -187,6 +195,15 @@ def _check_form(context: CitationContext) -> Finding | None:
         message = f"the range of `{citation.text}` runs backwards"
         return context.finding("N202", message, help=f"did you mean `{reversed_range}`?")
     return None
+
+
+def _report_form(context: CitationContext, key: str) -> Finding:
+    return context.finding(
+        "N233",
+        f"`{context.citation.text[:200]}` is not in the form that the lab asks for",
+        expected=f"`{key}`",
+        help="`shardbook check --fix --write` writes it",
+    )
 
 
 def _report_label(context: CitationContext) -> Finding:

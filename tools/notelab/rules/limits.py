@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 from notelab.book.parsed_page import ParsedPage
-from notelab.finding import TOP, Finding
-from notelab.lab.lab import Lab
+from notelab.book.workbook import Workbook
+from notelab.errors import display_path
+from notelab.finding import TOP, Finding, find_text
+from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.pins import Pin
+from notelab.page.citation import Citation
 from notelab.page.note import Heading, Note, ProseBlock
 from notelab.rules import pins
 
@@ -16,6 +19,15 @@ def check_closing_section(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Fi
     if not mentions:
         return
     closing_heading = lab.closing_heading(view.page.language)
+    if not closing_heading:
+        lab_file = display_path(lab.folder / LAB_FILE)
+        yield view.finding(
+            "N109",
+            TOP,
+            f"{lab_file} sets no `closing-heading.{view.page.language}`",
+            expected="under `[lab]`, the heading of the last section in the language of the page",
+        )
+        return
     closings = [
         heading
         for heading in note.headings
@@ -70,6 +82,50 @@ def _check_closing(view: ParsedPage, closing: Heading, mentions: list[str]) -> I
             expected="one of " + ", ".join(f"“{mention}”" for mention in mentions),
             found=f"“{prose[:60]}…”" if prose else "no prose",
         )
+
+
+def check_new_choices(book: Workbook, earlier: list[ParsedPage]) -> Iterator[Finding]:
+    """Check that enough choices of a lab cite only lines that no earlier page cites.
+
+    A lab whose notes still lack choices is not checked.
+    """
+    minimum = book.lab.file.lab.min_new_choices or 0
+    notes = [
+        view
+        for view in book.views
+        if view.page.listed and not view.page.original
+        and view.page.path.is_relative_to(book.lab.folder)
+    ]  # fmt: skip
+    choices = [c for view in notes if view.note for c in view.note.choices if c.citations]
+    cited = [(view.filename, c) for view in earlier if view.note for c in view.note.citations]
+    repeated = []
+    for choice in choices:
+        pages = (
+            filename
+            for filename, earlier_citation in cited
+            if any(_share_lines(earlier_citation, citation) for citation in choice.citations)
+        )
+        if page := next(pages, ""):
+            repeated.append(f"“{choice.title.rstrip('.')}” ({page})")
+    new = len(choices) - len(repeated)
+    if new >= minimum or len(choices) < sum(view.page.table.min_choices or 0 for view in notes):
+        return
+    path = book.lab.folder / LAB_FILE
+    yield Finding(
+        "N114",
+        display_path(path),
+        find_text(path, "min-new-choices"),
+        f"{new} of {len(choices)} choices cite only lines that no earlier page cites",
+        expected=f"at least {minimum}",
+        found="cited earlier: " + ", ".join(repeated),
+        help="cite other lines, or write about another decision",
+    )
+
+
+def _share_lines(citation: Citation, other: Citation) -> bool:
+    paths = f"/{citation.path}", f"/{other.path}"
+    same_file = paths[0].endswith(paths[1]) or paths[1].endswith(paths[0])
+    return same_file and citation.first <= other.last and other.first <= citation.last
 
 
 _TO_DO_CODES = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind

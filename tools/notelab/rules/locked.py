@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile, State
+from notelab.book.resolve import find_moved_lines
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding, find_text
 from notelab.lab import pins
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
-from notelab.page.citation import Citation
+from notelab.page.citation import Citation, format_citation
 from notelab.rules.citation_context import CitationContext, format_names
 from notelab.rules.fit import not_anchored
+from notelab.sources.answers import WORKTREE
 
 # A citation as the lock counts it: source, written form, page.
 Use = tuple[str, str, str]
@@ -58,6 +60,34 @@ class LockJudge:
             expected=f"lines of `{source}` at {pin.commit[:12]}",
             found=f"lines at {locked.commit[:12]}",
             help=f"`{command}` proposes new lines; add `--accept OLD=NEW` to accept lines",
+        )
+
+    def find_drift(self, context: CitationContext, file: CitedFile) -> Finding | None:
+        """Return a finding if a working tree has other lines at a citation than the lock."""
+        citation, pin = context.citation, self._pins[file.source]
+        locked = self._lock.citation(file.source, citation.key_in(file.source))
+        digest = file.sha256_of(citation.first, citation.last)
+        if pin.commit != WORKTREE or locked is None or digest == locked.sha256:
+            return None
+        count = citation.last - citation.first + 1
+        places = [] if citation.by_symbol else find_moved_lines(self._evidence, file, locked, count)
+        if places:
+            moved = [f"`{format_citation(path, row, row + count - 1)}`" for path, row in places]
+            fix = "`shardbook check --fix --write` cites them there"
+            return context.finding(
+                "N218",
+                f"the lines of `{citation.text}` have moved",
+                expected=" or ".join(moved[:3]),
+                help=fix if len(moved) == 1 else "cite the lines that you mean",
+            )
+        symbols = file.outline.symbols if file.outline else []
+        named = [f"`{s.name}` is L{s.top}-L{s.last}" for s in symbols if s.name == locked.symbol]
+        return context.finding(
+            "N219",
+            f"the lines of `{citation.text}` have changed since the lock was written",
+            expected=f"lines with SHA-256 {locked.sha256[:12]}…",
+            found="; ".join(named) or "no such lines in the working tree",
+            help=f"read this sentence again: “{context.sentence}”; then run `shardbook lock`",
         )
 
     def findings(self, context: CitationContext, file: CitedFile) -> Iterator[Finding]:
@@ -188,7 +218,7 @@ def _compare_content(
 ) -> Iterator[Finding]:
     citation = context.citation
     digest = file.sha256_of(citation.first, citation.last)
-    if file.blob != blob or digest != locked.sha256:
+    if blob not in (file.blob, WORKTREE) or digest != locked.sha256:
         yield context.finding(
             "N211",
             f"the lock records other lines for `{citation.text}`",

@@ -9,6 +9,7 @@ from notelab.finding import TOP, Finding, find_text
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.pins import Pin, format_command
 from notelab.page.note import CommitPrefix, Note
+from notelab.sources.answers import WORKTREE
 
 _HEX = frozenset("0123456789abcdef")
 
@@ -73,7 +74,7 @@ def commit_findings(
     required = lab.sources if len(lab.sources) == 1 and note.citations else {}
     for source in view.page.table.sources or required:
         pin = pins.get(source)
-        if source not in rows:
+        if source not in rows and not (pin and pin.commit == WORKTREE):
             pinned_prefix = pin.commit[:12] if pin and pin.commit else "…"
             yield view.finding(
                 "N123",
@@ -106,7 +107,7 @@ def _check_row(view: ParsedPage, row: CommitPrefix, pins: dict[str, Pin]) -> Ite
             found=f"`{prefix[:60]}`",
             help=f"write `{source}: {pin.commit[:12]}`" if pin.commit else "",
         )
-    elif pin.commit and not pin.commit.startswith(lower):
+    elif pin.commit not in ("", WORKTREE) and not pin.commit.startswith(lower):
         yield view.finding(
             "N123",
             span,

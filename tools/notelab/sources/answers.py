@@ -9,6 +9,7 @@ from notelab.errors import NotelabError
 
 MAX_FILE_BYTES = 8 * 1024 * 1024  # of a cited file, uncompressed; longer files are not read
 
+WORKTREE = "0" * 40  # in place of a commit: the working tree, as git's own blame writes it
 Proof = Literal["git", "wheel"]
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _LONGEST_POINTER = 1024  # bytes, as Git LFS defines it

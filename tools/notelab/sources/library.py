@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from notelab.lines import split_lines
-from notelab.sources.answers import Source, SourceError, TagCommit, Wanted, Wheel
+from notelab.sources.answers import WORKTREE, Source, SourceError, TagCommit, Wanted, Wheel
 from notelab.sources.batch import Answer, Batch
 from notelab.sources.store import Store
 from notelab.sources.timeouts import progress_if_slow, run_all
@@ -92,6 +92,12 @@ class Library:
     def _ask(self, batch: Batch) -> None:
         """Ask the providers in order, each for the files that no provider before it delivered."""
         source = batch.source
+        if source.commit == WORKTREE:
+            from notelab.sources.git.tree import offer_from_worktree
+
+            root = Path(source.local_repository)
+            batch.take("the working tree", partial(offer_from_worktree, root))
+            return
         if batch.wanted and (mirror := self._clone_of(source)):
             from notelab.sources.git.tree import offer_from_mirror
 
@@ -186,6 +192,15 @@ class Library:
                 return paths
             installed = find_installed(source) if source.wheel else ""
             return [] if isinstance(installed, str) else find_in_package(installed, name)
+
+    def list_names(self, source: Source) -> list[str]:
+        """Return the paths of a source that a clone on disk, or the working tree, has."""
+        from notelab.sources.git.tree import list_names, list_worktree
+
+        if source.commit == WORKTREE:
+            return list_worktree(Path(source.local_repository))
+        git = self.clone(source)
+        return list_names(git, source.commit) if git else []
 
     def tags_at(self, source: Source) -> list[str]:
         """Return the tags at a source's pin in its clone on disk, if there is one."""

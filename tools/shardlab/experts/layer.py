@@ -14,7 +14,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear, sigmoid
+from torch.nn.functional import linear, sigmoid
 
 from shardlab.comm import Axis
 from shardlab.experts.dispatch import DispatchPlan, all_gather_rows
@@ -76,7 +76,7 @@ class ExpertAxes:
 
 
 class Expert(MLP):
-    """Y = (GELU(X W₁ᵀ + b₁) · p) W₂ᵀ + b₂ · p, or this rank's part of the sum over F.
+    """Y = (GELU(X W₁ᵀ + b₁) · p) W₂ᵀ + b₂ · p, or this rank's part of the sum over F; or SwiGLU.
 
     Args:
         config: the model's settings; `ffn` is the expert's width.
@@ -85,7 +85,7 @@ class Expert(MLP):
         init: the initial values of parameters.
 
     Shapes: rows [N, H] and p [N, 1], in pieces by source rank -> [N, H], in the same pieces;
-    fc1.weight [f, H]; fc2.weight [H, f].
+    fc1.weight [f, H], or gated [2f, H]; fc2.weight [H, f].
     """
 
     def __init__(self, config: GPTConfig, name: str, *, axes: ExpertAxes, init: Init) -> None:
@@ -100,7 +100,7 @@ class Expert(MLP):
     def forward(self, rows: Pieces, probs: Pieces) -> Pieces:  # type: ignore[override]
         """Return the output, weighted by p."""
         x_NH, probs_N1 = (x[0] if len(x) == 1 else torch.cat(x) for x in (rows, probs))
-        y_NH = self.fc2((gelu(self.fc1(x_NH)) * probs_N1).to(x_NH.dtype))
+        y_NH = self.fc2((self.activate(self.fc1(x_NH)) * probs_N1).to(x_NH.dtype))
         if self.fc2.bias is not None:
             y_NH = y_NH + (self.fc2.bias * probs_N1).to(y_NH.dtype)
         return (y_NH,) if len(rows) == 1 else torch.split(y_NH, [len(piece) for piece in rows])

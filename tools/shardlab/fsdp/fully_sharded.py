@@ -33,6 +33,7 @@ from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.runtime import Runtime
 from shardlab.fsdp.unit import Unit
 from shardlab.fsdp.wrap import assign_parameters, build_unit
+from shardlab.layers import sharding
 from shardlab.layers.dropout import number_replicas
 
 
@@ -156,6 +157,25 @@ class FSDP(nn.Module):
         finally:
             gathers.pinned = False
             gathers.release_all()
+
+    def whole_parameters(self, values: str = "data") -> dict[str, Tensor]:
+        """Return every whole parameter by name, in the optimizer's dtype; every rank calls this.
+
+        Parameters that are cut over a tensor axis are gathered over it too. A rank then holds the
+        whole model, or all of its stage; one unit at a time is gathered.
+
+        Args:
+            values: "data" for the parameters, "grad" for the gradients of those that have one.
+        """
+        whole: dict[str, Tensor] = {}
+        for flat in self.flats:
+            local_f = getattr(flat.shard_f, values)
+            if local_f is None:
+                continue
+            whole_F = flat.axis.all_gather(local_f.detach())
+            for number, (name, leaf) in enumerate(zip(flat.layout.names, flat.leaves, strict=True)):
+                whole[name] = sharding.whole(leaf, flat.view(whole_F, number)).clone()
+        return whole
 
     def local_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield (name, piece) for each parameter of which this rank has a piece.

@@ -11,6 +11,11 @@ An equal cut of the rows is then a cut by groups. Fewer groups than ranks would 
 a key of their own. Megatron gathers every rank's QKV in that case and picks from it
 (`get_query_key_value_tensors` in megatron/core/transformer/attention.py); here it is refused.
 
+Rotary positions turn each pair of features (i, i + D/2) of a query and a key by position · rate_i,
+so that their product depends on their distance alone (Su et al., arXiv 2104.09864). Sequence
+parallelism changes no position, because `qkv` gathers the rows before; under a context axis a
+rank's tokens have the positions of its zig-zag share.
+
 Dimensions: S sequence, B batch, H hidden, A heads, G key-value groups, Q = A/G queries a group,
 D = H/A; lower case: this rank's share.
 """
@@ -20,6 +25,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -68,10 +74,12 @@ class Attention(nn.Module):
         self.groups = groups // axis.size
         self.queries = heads // groups
         self.head = hidden // heads
+        self.rope_base = config.rope_base if config.position == "rope" else None
         if context:
             context.check_heads(self.groups * self.queries, self.groups)
         self.qkv = ColumnParallelLinear(
-            hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
+            hidden, (heads + 2 * groups) * self.head, axis=axis,
+            bias=config.bias if config.qkv_bias is None else config.qkv_bias,
             sequence_parallel=sequence_parallel,
             name=f"{name}.qkv", init=init,
         )  # fmt: skip
@@ -89,10 +97,23 @@ class Attention(nn.Module):
         qkv_SBf = self.qkv(x_sBH)
         qkv_SBgQD = qkv_SBf.unflatten(-1, (self.groups, self.queries + 2, self.head))
         q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
+        if self.rope_base is not None:
+            q, k = self._rotate(self.rope_base, q, k)
+            v = v.contiguous()  # else backward keeps all of qkv for it
         attend = self.context.attend if self.context else self._attend
         context_BaSD = attend(_heads_first(q), _heads_first(k), _heads_first(v), documents_BS)
         out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).flatten(2))
         return out_sBH
+
+    def _rotate(self, base: float, *tensors: Tensor) -> list[Tensor]:
+        """Rotate queries and keys by the positions of this rank's tokens."""
+        tokens, half = len(tensors[0]), self.head // 2
+        position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
+        rate_D = base ** (-torch.arange(half, dtype=torch.float64) / half)
+        angle_S111D = (position_S[:, None] * rate_D)[:, None, None, None]
+        cos, sin = (table.to(tensors[0]) for table in (angle_S111D.cos(), angle_S111D.sin()))
+        halves = ((x_SBgQD[..., :half], x_SBgQD[..., half:]) for x_SBgQD in tensors)
+        return [torch.cat([x * cos - y * sin, y * cos + x * sin], -1) for x, y in halves]
 
     def _attend(
         self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, documents_BS: Tensor | None

@@ -19,7 +19,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
-from shardlab.layers.norm import LayerNorm
+from shardlab.layers.norm import NORMS
 
 if TYPE_CHECKING:
     from shardlab.context.parallel import ContextParallel
@@ -50,12 +50,14 @@ class Block(nn.Module):
     ) -> None:  # fmt: skip
         """Make the parts."""
         super().__init__()
-        self.norm1 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
+        norm: dict[str, Any] = {"eps": config.norm_eps, "init": init}
+        norm["sequence_parallel"] = sequence_parallel
+        self.norm1 = NORMS[config.norm](config.hidden, **norm)
         self.attention = Attention(
             config, f"{name}.attention", axis=axis, sequence_parallel=sequence_parallel,
             dropout_seed=dropout_seed, init=init, context=context,
         )  # fmt: skip
-        self.norm2 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
+        self.norm2 = NORMS[config.norm](config.hidden, **norm)
         settings: dict[str, Any] = {
             "axis": axis,
             "sequence_parallel": sequence_parallel,

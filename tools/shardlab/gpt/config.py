@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from shardlab.grid.rules import refuse
 
 if TYPE_CHECKING:  # a model without experts doesn't load them
     from shardlab.experts.config import ExpertConfig
 
+CHOICES = {"norm": ("layer", "rms"), "position": ("learned", "rope"), "mlp": ("gelu", "swiglu")}
+# What makes a Llama of a GPT: GPTConfig(**LLAMA, layers=…, …).
+LLAMA: dict[str, Any] = {
+    "norm": "rms", "position": "rope", "mlp": "swiglu", "bias": False, "tie_embeddings": False,
+}  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """A GPT: pre-norm blocks, learned positions, exact GELU.
+    """A GPT: pre-norm blocks; by default learned positions and exact GELU, as GPT-2.
 
     Attributes:
         layers: blocks.
         hidden: H.
         heads: attention heads.
         kv_heads: key-value groups of grouped-query attention; None for one a head.
-        ffn: width of the feed-forward pair; None for 4·H.
+        ffn: F, width of the feed-forward pair; None for 4·H, or under swiglu for 8/3·H, rounded up
+            to a multiple of 16, so that its three matrices are as large as the two were.
         vocab: V, any number of words.
         sequence: the longest sequence, the number of learned positions.
+        norm: "layer", or "rms": no mean, no bias.
+        position: "learned" vectors are added to the embedding; "rope" rotates queries and keys.
+        mlp: "gelu", or "swiglu": silu of one linear gates another; of experts too.
+        rope_base: of rope's angles: position · base^(−2i / D) for pair i of a head's D features.
+        norm_eps: added to the variance.
         tie_embeddings: the head uses the word embedding's weight.
         bias: linears have one.
+        qkv_bias: the linear of queries, keys and values has one; None for `bias`.
         dropout: probability on embeddings, attention weights and what is added to the residual.
         init_std: of weights; what is added to the residual stream starts smaller.
         dtype: of parameters and activations.
@@ -40,11 +55,32 @@ class GPTConfig:
     vocab: int
     sequence: int
     tie_embeddings: bool = True
+    norm: str = "layer"
+    position: str = "learned"
+    mlp: str = "gelu"
+    rope_base: float = 10_000.0
+    norm_eps: float = 1e-5
     bias: bool = True
+    qkv_bias: bool | None = None
     dropout: float = 0.0
     init_std: float = 0.02
     dtype: torch.dtype = torch.float32
     experts: ExpertConfig | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown choice, and heads whose features don't form pairs to rotate."""
+        head = self.hidden // self.heads
+        refuse(
+            *((getattr(self, name) not in options, f"{name} = {getattr(self, name)!r}: choose "
+               f"{options[0]!r} or {options[1]!r}") for name, options in CHOICES.items()),
+            (self.position == "rope" and head % 2, f"rope rotates pairs of a head's features, and "
+             f"{self.hidden} / {self.heads} = {head} of them are odd; choose other heads"),
+        )  # fmt: skip
+
+    @property
+    def gated(self) -> bool:
+        """Whether the feed-forward network has a gate: fc1 is then twice as wide."""
+        return self.mlp == "swiglu"
 
     @property
     def groups(self) -> int:
@@ -53,5 +89,5 @@ class GPTConfig:
 
     @property
     def ffn_width(self) -> int:
-        """Width of the feed-forward pair: `ffn`, or 4·H."""
-        return self.ffn or 4 * self.hidden
+        """Width of the feed-forward pair: `ffn`, or its default."""
+        return self.ffn or (-(-self.hidden // 6) * 16 if self.gated else 4 * self.hidden)

@@ -1,8 +1,14 @@
-"""The feed-forward pair: column-parallel, GELU, row-parallel.
+"""The feed-forward pair: column-parallel, GELU or SwiGLU, row-parallel.
 
 GELU acts on each feature by itself, so it can stand between the two on features that are cut. Cut
 the other way round, row then column, the first output would be a sum still to be made, and
 GELU(a + b) is not GELU(a) + GELU(b): one more all-reduce.
+
+SwiGLU has two linears before fc2, silu(X Wᵍᵀ) and X Wᵘᵀ, and multiplies them feature by feature.
+Here they are one column-parallel linear whose rows lie pair by pair: a row of the gate, then the
+row that it multiplies. An equal cut of the rows is then a cut by features, on any number of ranks,
+and X crosses the axis once. Megatron puts each rank's gate before each rank's rows, so that its
+weight depends on the number of ranks.
 
 The exact GELU (erf) as Megatron's default `activation_func`; its fused `bias_gelu` is the tanh
 approximation, another function.
@@ -13,7 +19,7 @@ Dimensions: S sequence, B batch, H hidden, F feed-forward; lower case: this rank
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, silu
 
 from shardlab.comm import Axis
 from shardlab.gpt.config import GPTConfig
@@ -22,7 +28,7 @@ from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 
 
 class MLP(nn.Module):
-    """Y = GELU(X W₁ᵀ + b₁) W₂ᵀ + b₂.
+    """Y = GELU(X W₁ᵀ + b₁) W₂ᵀ + b₂, or SwiGLU in place of GELU.
 
     Args:
         config: of the model.
@@ -31,7 +37,8 @@ class MLP(nn.Module):
         sequence_parallel: x arrives and leaves cut along S.
         init: how parameters start.
 
-    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; fc1.weight [f, H]; fc2.weight [H, f].
+    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; fc1.weight [f, H], or gated [2f, H];
+    fc2.weight [H, f].
 
     Raises:
         ValueError: the axis does not divide F.
@@ -44,8 +51,9 @@ class MLP(nn.Module):
     ) -> None:  # fmt: skip
         """Make the two linears."""
         super().__init__()
+        self.gated = config.gated
         self.fc1 = ColumnParallelLinear(
-            config.hidden, config.ffn_width, axis=axis, bias=config.bias,
+            config.hidden, config.ffn_width * (1 + config.gated), axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
             name=f"{name}.fc1", init=init,
         )  # fmt: skip
@@ -57,5 +65,11 @@ class MLP(nn.Module):
 
     def forward(self, x_sBH: Tensor) -> Tensor:
         """Return Y."""
-        y_sBH: Tensor = self.fc2(gelu(self.fc1(x_sBH)))
+        y_sBH: Tensor = self.fc2(self.activate(self.fc1(x_sBH)))
         return y_sBH
+
+    def activate(self, x_SBf: Tensor) -> Tensor:
+        """Return GELU of fc1's output, or silu of its gates times what they gate."""
+        if not self.gated:
+            return gelu(x_SBf)
+        return silu(x_SBf[..., 0::2]) * x_SBf[..., 1::2]

@@ -20,7 +20,7 @@ from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
-from shardlab.layers.norm import LayerNorm
+from shardlab.layers.norm import NORMS
 from shardlab.layers.sharding import CopyableModule
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class GPT(CopyableModule):
     """Stage `stage` of `stages` of a GPT; by default all of it.
 
     The first stage holds the embeddings, the last the final norm and the head, each an equal share
-    of the blocks. Parameters have the same names on any grid: `word_embedding.weight`,
+    of the blocks. Parameters have the same names on any grid: `word_embedding.weight`, the learned
     `position_embedding`, `layers.3.mlp.fc1.weight` with the layer's number in the whole model,
     `final_norm.weight`, and untied `head.weight`. A tied weight stands on the first and on the last
     stage under the same name and starts alike; whoever trains sums its gradients over
@@ -51,9 +51,10 @@ class GPT(CopyableModule):
         dropout_seed: of dropout masks, one for each data rank; None for `seed` and the data rank,
             which StepGradients and FSDP know (without them the ranks drop the same elements).
         stage: 0 … stages − 1.
-        stages: of the pipeline; divides `config.layers`.
+        stages: of the pipeline; divides `config.layers`, unless `blocks` says which are here.
         device: of parameters.
         experts: `ExpertAxes.of(grid)`, where the config has experts; None for one rank.
+        blocks: the numbers of this stage's blocks in the whole model; None for an equal share.
         context: how sequences are cut over the context axis: this rank is then given its own tokens
             and targets (`context.shard`), and S below is their number.
 
@@ -67,6 +68,7 @@ class GPT(CopyableModule):
         seed: int = 0, dropout_seed: int | None = None,
         stage: int = 0, stages: int = 1, device: torch.device | str = "cpu",
         experts: ExpertAxes | None = None, context: ContextParallel | None = None,
+        blocks: range | None = None,
     ) -> None:  # fmt: skip
         """Make this stage's part."""
         super().__init__()
@@ -74,7 +76,10 @@ class GPT(CopyableModule):
             tensor.size, hidden=config.hidden, heads=config.heads, kv_heads=config.groups,
             ffn=config.ffn_width,
         )  # fmt: skip
-        check_pipeline(stages, layers=config.layers)
+        if blocks is None:
+            check_pipeline(stages, layers=config.layers)
+            share = config.layers // stages
+            blocks = range(stage * share, (stage + 1) * share)
         if not 0 <= stage < stages:
             raise ValueError(f"stage {stage} of {stages}: expected 0 <= stage < {stages}")
         self.config = config
@@ -96,7 +101,6 @@ class GPT(CopyableModule):
             )  # fmt: skip
         if self.first:
             self._make_positions(dropout_seed)
-        share = config.layers // stages
         self.layers = nn.ModuleDict(
             {
                 str(index): Block(
@@ -104,7 +108,7 @@ class GPT(CopyableModule):
                     sequence_parallel=self.sequence_parallel,
                     dropout_seed=dropout_seed, experts=experts, context=context,
                 )
-                for index in range(stage * share, (stage + 1) * share)
+                for index in blocks
             }
         )  # fmt: skip
         if self.last:
@@ -168,12 +172,13 @@ class GPT(CopyableModule):
         tokens = tokens_BS.shape[1]
         self._check_sequence(tokens)
         x_sBH: Tensor = self.word_embedding(tokens_BS.t())
-        length = x_sBH.shape[0]
-        begin = self.tensor.rank * length if self.sequence_parallel else 0
-        position_SH: Tensor = self.position_embedding
-        if self.context:
-            position_SH = position_SH[self.context.positions(tokens)]
-        x_sBH = x_sBH + position_SH.narrow(0, begin, length).unsqueeze(1)
+        if self.config.position == "learned":
+            length = x_sBH.shape[0]
+            begin = self.tensor.rank * length if self.sequence_parallel else 0
+            position_SH: Tensor = self.position_embedding
+            if self.context:
+                position_SH = position_SH[self.context.positions(tokens)]
+            x_sBH = x_sBH + position_SH.narrow(0, begin, length).unsqueeze(1)
         embedded_sBH: Tensor = self.embedding_dropout(x_sBH)
         return embedded_sBH
 
@@ -215,11 +220,12 @@ class GPT(CopyableModule):
             check_divides(self.tensor.name, self.tensor.size, tokens, what)
 
     def _make_positions(self, dropout_seed: int) -> None:
-        self.position_embedding = self._init.replicated(
-            "position_embedding", (self.config.sequence, self.config.hidden)
-        )
-        if self.sequence_parallel:  # each rank meets the rows of its own positions
-            partial_gradients.mark(self.position_embedding)
+        if self.config.position == "learned":
+            self.position_embedding = self._init.replicated(
+                "position_embedding", (self.config.sequence, self.config.hidden)
+            )
+            if self.sequence_parallel:  # each rank meets the rows of its own positions
+                partial_gradients.mark(self.position_embedding)
         self.embedding_dropout = Dropout(
             self.config.dropout, axis=self.tensor, sharded=self.sequence_parallel,
             name="embedding_dropout", seed=dropout_seed,
@@ -227,9 +233,10 @@ class GPT(CopyableModule):
 
     def _make_head(self) -> None:
         config = self.config
-        self.final_norm = LayerNorm(
-            config.hidden, sequence_parallel=self.sequence_parallel, init=self._init
-        )
+        self.final_norm = NORMS[config.norm](
+            config.hidden, sequence_parallel=self.sequence_parallel, eps=config.norm_eps,
+            init=self._init,
+        )  # fmt: skip
         self.head = VocabParallelHead(
             config.vocab, config.hidden, axis=self.tensor,
             weight=self.word_embedding.weight if config.tie_embeddings else None,

@@ -1,4 +1,4 @@
-"""Layer norm: whole on every rank, and under sequence parallelism with partial gradients.
+"""Layer norm and RMS norm: whole on every rank; gradients partial under sequence parallelism.
 
 Without sequence parallelism every rank normalises the same rows, so its weights' gradients are
 whole. With it each normalises its own rows of the sequence: what it computes is right, what its
@@ -8,7 +8,7 @@ weights learn is a part (partial_gradients.py finishes it).
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import layer_norm
+from torch.nn.functional import layer_norm, rms_norm
 
 from shardlab.layers import partial_gradients
 from shardlab.layers.init import DEFAULT, Init
@@ -44,3 +44,25 @@ class LayerNorm(CopyableModule):
     def forward(self, x_sBH: Tensor) -> Tensor:
         """Return the normalised rows."""
         return layer_norm(x_sBH, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(CopyableModule):
+    """x / √(mean of x² + eps) · weight, over the last dim; arguments and shapes as LayerNorm's."""
+
+    def __init__(
+        self, hidden: int, *, sequence_parallel: bool = False, eps: float = 1e-5,
+        init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make the weight."""
+        super().__init__()
+        self.eps = eps
+        self.weight = init.constant(1.0, hidden)
+        if sequence_parallel:
+            partial_gradients.mark(self.weight)
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return the normalised rows."""
+        return rms_norm(x_sBH, self.weight.shape, self.weight, self.eps)
+
+
+NORMS: dict[str, type[LayerNorm | RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}

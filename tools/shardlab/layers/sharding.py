@@ -128,6 +128,21 @@ def load_whole(module: nn.Module, state: Mapping[str, Tensor]) -> None:
             torch._foreach_copy_([parameter, getattr(parameter, "master", parameter)], [local] * 2)
 
 
+def is_first(model: nn.Module) -> bool:
+    """Return whether `model` is the first stage, which counts and saves a tied weight.
+
+    Raises:
+        ValueError: the model doesn't say.
+    """
+    first = getattr(model, "first", None)
+    if first is None:
+        raise ValueError(
+            f"{type(model).__name__}.tied_weight is a copy of another stage's, and nothing says "
+            "which stage counts it: set model.first = True on the first stage, False on the others"
+        )
+    return bool(first)
+
+
 class CopyableModule(nn.Module):
     """A module whose deep copies keep the marks of its parameters.
 

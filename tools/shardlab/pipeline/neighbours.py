@@ -35,9 +35,14 @@ SENDS = 2
 RECEIVES = 2
 
 
+Form = tuple[tuple[int, ...], torch.dtype]  # of a tensor: its shape and its dtype
+
+
 @dataclass(eq=False)
 class Neighbours:
-    """Sends and receives of one stage, all of one shape and dtype.
+    """Sends and receives of one stage; all activations between stages are of the same forms.
+
+    A message is a tuple of tensors. A gradient's message has the floating-point ones of them only.
 
     On a GPU no receive is posted early. NCCL runs the calls of one stream in order, so an early
     receive would delay the sends after it, on which it may depend.
@@ -46,22 +51,20 @@ class Neighbours:
         axis: the pipeline axis; its rank is the stage.
         actions: this stage's part of the schedule.
         chunks: v, the number of chunks of each stage.
-        shape: the shape of every activation and gradient between two stages.
-        dtype: their dtype.
+        forms: the form of each tensor between two stages.
         device: the device of received tensors.
     """
 
     axis: Axis
     actions: Sequence[Action]
     chunks: int
-    shape: tuple[int, ...]
-    dtype: torch.dtype
+    forms: tuple[Form, ...]
     device: torch.device
 
     def __post_init__(self) -> None:
-        self._queued: dict[Send, Tensor] = {}
-        self._leaving: deque[Pending] = deque()
-        self._arriving: dict[Receive, Pending] = {}
+        self._queued: dict[Send, tuple[Tensor, ...]] = {}
+        self._leaving: deque[list[Pending]] = deque()
+        self._arriving: dict[Receive, list[Pending]] = {}
         every = (part for action in self.actions for part in parts(action))
         self._upcoming = deque(m for m in every if isinstance(m, Receive))
         self._lookahead = 0 if self.device.type == "cuda" else RECEIVES
@@ -75,53 +78,77 @@ class Neighbours:
         """Return whether this stage's chunk is the model's last piece, which computes the loss."""
         return self.axis.rank == self.axis.size - 1 and chunk == self.chunks - 1
 
-    def queue_send(self, send: Send, x: Tensor) -> None:
-        """Store a tensor for a send of the schedule; on an axis of one rank it is received at once.
+    def queue_send(self, send: Send, tensors: tuple[Tensor, ...]) -> None:
+        """Store tensors for a send of the schedule; on an axis of one rank they arrive at once.
 
         Raises:
-            ValueError: the tensor has another shape or dtype than the next stage expects.
+            ValueError: a tensor has another shape or dtype than the next stage expects.
         """
-        if x.shape != self.shape or x.dtype != self.dtype:
+        if others := [type(x).__name__ for x in tensors if not isinstance(x, Tensor)]:
             raise ValueError(
-                f"{name(send)} on stage {self.axis.rank} is {x.dtype} of shape {tuple(x.shape)}; "
-                f"between stages goes {self.dtype} of shape {self.shape}: tell `run` the shape "
-                "and dtype that every stage but the last returns"
+                f"stage {self.axis.rank} returns a {others[0]}: every stage but the last must "
+                "return a tensor or a tuple of tensors, which the next stage gets as its arguments"
+            )
+        forms = [(tuple(x.shape), x.dtype) for x in tensors]
+        if forms != self._forms_of(send):
+            raise ValueError(
+                f"{name(send)} on stage {self.axis.rank} is {_join_forms(forms)}; between stages "
+                f"goes {_join_forms(self._forms_of(send))}: tell `run` the shape and dtype that "
+                "every stage but the last returns"
             )
         if self.axis.size > 1:
-            self._queued[send] = x
+            self._queued[send] = tensors
             return
         target = feeds(0, send.compute, 1, self.chunks)
         assert target is not None
-        self._arriving[Receive(target[1])] = Pending(x)
+        self._arriving[Receive(target[1])] = [Pending(x) for x in tensors]
 
     def start(self, messages: Sequence[Message]) -> None:
         """Start the messages of an exchange, and the next receives ahead of their turn."""
-        leaving = [m for m in messages if isinstance(m, Send)]
+        leaving: list[Message] = [m for m in messages if isinstance(m, Send)]
         self._due += len(messages) - len(leaving)
         awaited: list[Receive] = []
         while self._upcoming and self._due > -self._lookahead:
             awaited.append(self._upcoming.popleft())
             self._due -= 1
-        buffers = [torch.empty(self.shape, dtype=self.dtype, device=self.device) for _ in awaited]
-        send_ends, receive_ends = [self._end(m) for m in leaving], [self._end(m) for m in awaited]
-        pending = self.axis.start_exchange(
-            [(self._queued.pop(m), end[0]) for m, end in zip(leaving, send_ends, strict=True)],
-            [(buffer, end[0]) for buffer, end in zip(buffers, receive_ends, strict=True)],
-            tags=[end[1] for end in send_ends + receive_ends],
-        )
-        self._leaving.extend(pending[: len(leaving)])
-        self._arriving.update(zip(awaited, pending[len(leaving) :], strict=True))
-        while len(self._leaving) > SENDS:
-            self._leaving.popleft().wait()
+        sends, receives, tags = [], [], []
+        for message in (*leaving, *awaited):
+            peer, tag = self._end(message)
+            forms = self._forms_of(message)
+            tags += [tag * len(self.forms) + number for number in range(len(forms))]
+            if isinstance(message, Send):
+                sends += [(x, peer) for x in self._queued.pop(message)]
+            else:
+                receives += [
+                    (torch.empty(shape, dtype=dtype, device=self.device), peer)
+                    for shape, dtype in forms
+                ]
+        pending = iter(self.axis.start_exchange(sends, receives, tags=tags))
+        for message in (*leaving, *awaited):
+            parts_of_message = [next(pending) for _ in self._forms_of(message)]
+            if isinstance(message, Send):
+                self._leaving.append(parts_of_message)
+            else:
+                self._arriving[message] = parts_of_message
+        self._wait(SENDS)
 
-    def receive(self, receive: Receive) -> Tensor:
-        """Wait for a message and return it."""
-        return self._arriving.pop(receive).wait()
+    def receive(self, receive: Receive) -> tuple[Tensor, ...]:
+        """Wait for a message and return its tensors."""
+        return tuple(part.wait() for part in self._arriving.pop(receive))
 
     def finish(self) -> None:
         """Wait for the pending sends."""
-        while self._leaving:
-            self._leaving.popleft().wait()
+        self._wait(0)
+
+    def _wait(self, pending: int) -> None:
+        """Wait for the oldest sends, until `pending` are left."""
+        while len(self._leaving) > pending:
+            for part in self._leaving.popleft():
+                part.wait()
+
+    def _forms_of(self, message: Message) -> list[Form]:
+        gradient = isinstance(message.compute, Backward)
+        return [form for form in self.forms if form[1].is_floating_point or not gradient]
 
     def _end(self, message: Message) -> tuple[int, int]:
         """Return a message's peer stage and its tag, which both ends compute from the send."""
@@ -132,3 +159,7 @@ class Neighbours:
         return end[0], 1 + 2 * (compute.microbatch * self.chunks + compute.chunk) + isinstance(
             compute, Backward
         )
+
+
+def _join_forms(forms: Sequence[Form]) -> str:
+    return " and ".join(f"{dtype} of shape {shape}" for shape, dtype in forms) or "nothing"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,17 +38,20 @@ from shardlab.pipeline.action import (
     name,
     parts,
 )
-from shardlab.pipeline.neighbours import Neighbours
+from shardlab.pipeline.neighbours import Form, Neighbours
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-Microbatch = tuple[Tensor | None, Tensor | None]
+Tensors = Tensor | tuple[Tensor, ...]
+Loss = Callable[[Any, Any], Tensor]
+Microbatch = tuple[Tensors | None, Tensors | None]
+Shape = Sequence[int]
 
 
 def run(
     schedule: Schedule, chunks: nn.Module | Sequence[nn.Module],
-    microbatches: Sequence[Microbatch], loss: Loss, *, axis: Axis, shape: Sequence[int],
-    dtype: torch.dtype | None = None, device: torch.device | None = None,
-    scale: float | None = None, record: list[Span] | None = None,
+    microbatches: Sequence[Microbatch], loss: Loss, *, axis: Axis,
+    shape: Shape | Sequence[Shape], dtype: torch.dtype | Sequence[torch.dtype] | None = None,
+    device: torch.device | None = None, scale: float | None = None,
+    record: list[Span] | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """Run one step of a pipeline; gradients accumulate in the parameters' `.grad`.
 
@@ -65,13 +69,17 @@ def run(
         schedule: one list of actions a stage; this stage's is `schedule[axis.rank]`.
         chunks: this stage's pieces of the model, in order; one module where there is one chunk.
         microbatches: (input, target) of each; only the first stage reads inputs and only the last
-            stage reads targets, so they may be None on the other stages.
+            stage reads targets, so they may be None on the other stages. If an input is a tuple,
+            its parts are the module's arguments.
         loss: a function of (output of the last piece, target) that returns the mean over the
             micro-batch, one number.
         axis: the pipeline axis.
         shape: the shape of one micro-batch's activation between two pieces, on this rank:
-            [S, B, H], or [S / tensor, B, H] under sequence parallelism (`GPT.hidden_shape`).
-        dtype: the dtype of that activation; by default that of this stage's first parameter.
+            [S, B, H], or [S / tensor, B, H] under sequence parallelism (`GPT.hidden_shape`). If a
+            piece returns a tuple, such as (hidden states, documents), a sequence of shapes; the
+            next piece gets the parts as its arguments.
+        dtype: the dtype of that activation, or of each part; by default that of this stage's first
+            parameter. Integers and flags have no gradient, and nothing is sent back for them.
         device: the device of that activation; by default that of this stage's first parameter.
         scale: the factor of each micro-batch's loss before its backward. The default 1/m gives the
             gradient of the mean over the batch if micro-batches are equal, for any number of
@@ -86,16 +94,17 @@ def run(
     Raises:
         ScheduleError: the schedule is for other stages, chunks or micro-batches than those given,
             or it lacks a `Weight` for deferred gradients.
-        ValueError: a stage's output has another shape or dtype than `shape` and `dtype`, or the
-            loss is not one number; under a schedule with `Weight`, see `defer_weight_grads`.
+        ValueError: a stage returns no tensors, or tensors of another shape or dtype than `shape`
+            and `dtype`, or the loss is not one number; under a schedule with `Weight`, see
+            `defer_weight_grads`.
         CollectiveError: a message did not arrive; names the missing rank.
     """
     modules = [chunks] if isinstance(chunks, nn.Module) else list(chunks)
     _check_fits(schedule, len(modules), len(microbatches), axis)
     parameter = next((p for module in modules for p in module.parameters()), torch.empty(0))
     actions = schedule[axis.rank]
-    tensor_form = tuple(shape), dtype or parameter.dtype, device or parameter.device
-    messages = Neighbours(axis, actions, len(modules), *tensor_form)
+    forms = _list_forms(shape, dtype or parameter.dtype)
+    messages = Neighbours(axis, actions, len(modules), forms, device or parameter.device)
     trains = any(isinstance(action, Backward) for action in actions)
     splits = any(isinstance(action, Weight) for action in actions)
     scale = 1 / len(microbatches) if scale is None else scale
@@ -129,8 +138,8 @@ class _Stage:
 
     Attributes:
         losses: the loss of each micro-batch, on the last stage.
-        live: for each (micro-batch, chunk) that waits for its backward: the received input, whose
-            gradient is sent back, and the output's position in the graph; None if it needs no
+        live: for each (micro-batch, chunk) that waits for its backward: the received inputs, whose
+            gradients are sent back, and each output's position in the graph; None if it needs no
             gradient.
         deferred: for each (micro-batch, chunk): the weights' gradients that its backward deferred.
     """
@@ -143,7 +152,7 @@ class _Stage:
     messages: Neighbours
     record: list[Span] | None
     losses: dict[int, Tensor] = field(default_factory=dict)
-    live: dict[tuple[int, int], tuple[Tensor | None, GradientEdge | None]] = field(
+    live: dict[tuple[int, int], tuple[list[Tensor], list[GradientEdge | None]]] = field(
         default_factory=dict
     )
     deferred: dict[tuple[int, int], DeferredGrads] = field(default_factory=dict)
@@ -152,14 +161,17 @@ class _Stage:
         """Run one micro-batch through one chunk; queue the output, or compute the loss."""
         m, c = action.microbatch, action.chunk
         model_input, target = self.microbatches[m]
-        x = None
+        received: list[Tensor] = []
+        inputs = _as_tuple(model_input)
         if not self.messages.is_first(c):
-            x = self.messages.receive(Receive(action)).requires_grad_(self.trains)
+            inputs = self.messages.receive(Receive(action))
+            received = [x.requires_grad_(self.trains) for x in inputs if x.is_floating_point()]
         begin = time.perf_counter()
         with tracing.phase("forward"):
-            y = self.modules[c](model_input if x is None else x)
+            y = self.modules[c](*inputs)
             if self.messages.is_last(c):
-                y = self.loss(y, target)  # type: ignore[arg-type]
+                y = self.loss(y, target)
+        outputs = _as_tuple(y)
         if self.messages.is_last(c):
             if y.numel() != 1:
                 raise ValueError(
@@ -168,26 +180,33 @@ class _Stage:
                 )
             self.losses[m] = y.detach()
         else:
-            self.messages.queue_send(Send(action), y.detach())
+            sent = (x.detach() if isinstance(x, Tensor) else x for x in outputs)
+            self.messages.queue_send(Send(action), tuple(sent))
         if self.trains:
-            self.live[m, c] = x, get_gradient_edge(y) if y.requires_grad else None
+            edges = [
+                get_gradient_edge(x) if x.requires_grad else None
+                for x in outputs
+                if x.is_floating_point()
+            ]
+            self.live[m, c] = received, edges
         self._note(action, begin)
 
     def backward(self, action: Backward) -> None:
         """Compute one micro-batch's gradients in one chunk; queue the input's gradient."""
         m, c = action.microbatch, action.chunk
-        x, edge = self.live.pop((m, c))
+        received, edges = self.live.pop((m, c))
         if self.messages.is_last(c):
-            gradient = torch.full_like(self.losses[m], self.scale)
+            gradients: tuple[Tensor, ...] = (torch.full_like(self.losses[m], self.scale),)
         else:
-            gradient = self.messages.receive(Receive(action))
+            gradients = self.messages.receive(Receive(action))
         begin = time.perf_counter()
-        if edge is not None:
-            torch.autograd.backward(edge, gradient)
-        if x is not None:
+        pairs = [(e, g) for e, g in zip(edges, gradients, strict=True) if e is not None]
+        if pairs:
+            torch.autograd.backward([e for e, _ in pairs], [g for _, g in pairs])
+        if received:
             # If the output doesn't depend on the input, the previous stage gets a gradient of 0.
-            input_gradient = torch.zeros_like(x) if x.grad is None else x.grad
-            self.messages.queue_send(Send(action), input_gradient)
+            of_inputs = (torch.zeros_like(x) if x.grad is None else x.grad for x in received)
+            self.messages.queue_send(Send(action), tuple(of_inputs))
         self._note(action, begin)
 
     def weight(self, action: Weight) -> None:
@@ -200,6 +219,21 @@ class _Stage:
     def _note(self, action: Compute, begin: float) -> None:
         if self.record is not None:
             self.record.append(Span(action, begin, time.perf_counter()))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _list_forms(
+    shape: Shape | Sequence[Shape], dtype: torch.dtype | Sequence[torch.dtype]
+) -> tuple[Form, ...]:
+    """Return (shape, dtype) of each tensor between two pieces."""
+    shapes: list[Any] = [shape]
+    if any(isinstance(part, Sequence) for part in shape):
+        shapes = [*shape]
+    dtypes = [dtype] * len(shapes) if isinstance(dtype, torch.dtype) else dtype
+    return tuple((tuple(part), kind) for part, kind in zip(shapes, dtypes, strict=True))
 
 
 def _check_fits(schedule: Schedule, chunks: int, microbatches: int, axis: Axis) -> None:

@@ -18,6 +18,7 @@ from shardlab.data_parallel.gradient_norm import gradient_norm
 from shardlab.fsdp import FSDP
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
+from shardlab.layers.sharding import is_first
 
 
 class ShardedGradients:
@@ -113,6 +114,6 @@ class ShardedGradients:
 
 def _counted(part: FSDP) -> list[nn.Parameter]:
     """Return the pieces that this stage counts, without a tied weight that another stage counts."""
-    copied = part.tied is not None and not part.module.first
+    copied = part.tied is not None and not is_first(part.module)
     names = set(part.tied.layout.names) if copied and part.tied else set()
     return [piece for name, piece in part.local_parameters() if name not in names]

@@ -34,7 +34,7 @@ from shardlab.fsdp import FSDP
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import number_replicas
-from shardlab.layers.sharding import copies_of
+from shardlab.layers.sharding import copies_of, is_first
 from shardlab.training.counted_tokens import CountedTokens
 from shardlab.training.sharded_gradients import ShardedGradients
 
@@ -66,6 +66,7 @@ class StepGradients:
     Attributes:
         replicas: the DataParallel that reduces during backward; None under FSDP.
         expert_replicas: the same for experts, where there are any.
+        checks_marks: refuse the gradients of unmarked parameters that differ over tensor ranks.
 
     Raises:
         ValueError: one copy of the tied embedding is frozen and the other trains; the model's
@@ -89,6 +90,7 @@ class StepGradients:
         self._device = next(parameter.device for part in parts for parameter in part.parameters())
         self._max_norm = max_norm
         self._checked = False
+        self.checks_marks = True
         self._whole_model = grid.axis("tensor", "pipeline")
         for model in models:
             _refuse_other_context(model, grid)
@@ -266,14 +268,14 @@ class StepGradients:
         self, named_parameters: Sequence[tuple[str, nn.Parameter]], attribute: str
     ) -> None:
         tensor = self._grid.tensor
-        if tensor.size > 1 and (tensor.checks or not self._checked):
+        if self.checks_marks and tensor.size > 1 and (tensor.checks or not self._checked):
             partial_gradients.refuse_unmarked(named_parameters, tensor, attribute=attribute)
         self._checked = True
 
 
 def _holds_copy(model: Any) -> bool:
     """Return whether a model has a tied weight that another stage counts."""
-    return getattr(model, "tied_weight", None) is not None and not model.first
+    return getattr(model, "tied_weight", None) is not None and not is_first(model)
 
 
 def _refuse_other_context(model: Any, grid: Grid) -> None:

@@ -6,7 +6,8 @@ the first stage of 1F1B, which holds most of them. State follows ZeRO (arXiv 191
 script can insert other numbers.
 
 Letters: l layers of a stage, h hidden, a heads, s sequence, b micro-batch, v vocabulary, e experts
-of a layer, k of them a token.
+of a layer, k of them a token; of a Llama also f, the width of the feed-forward network, g, the
+columns of the keys, and d, those of a head.
 """
 
 from __future__ import annotations
@@ -111,6 +112,30 @@ EXPERT_PARAMETERS = (
     Term("expert-weights", 8, "elhh", "expert"),
     Term("expert-biases", 5, "elh", "expert"),
 )
+# A Llama's layer, without dropout. A norm's input and its statistics are kept, no mask.
+LLAMA_ATTENTION = (
+    Term("norm-inputs", 2, "sbh", "sequence"),
+    Term("qkv-input", 1, "sbh", "sequence"),
+    Term("query", 1, "sbh"),
+    Term("key-value", 2, "sbg"),
+    Term("rope-table", 1, "sd", "never"),
+    Term("projection-input", 1, "sbh"),
+)
+GATED = (
+    Term("fc1-input", 1, "sbh", "sequence"),
+    Term("gate-and-up", 2, "sbf"),
+    Term("silu-of-gate", 1, "sbf"),
+    Term("fc2-input", 1, "sbf"),
+)
+LLAMA_CORE = (Term("softmax", 1, "assb"),)
+LLAMA_PARAMETERS = (
+    Term("attention-weights", 2, "lhh"),
+    Term("key-value-weights", 2, "lgh"),
+    Term("norms", 2, "lh", "never"),
+    Term("word-embedding", 1, "vh"),
+    Term("feed-forward-weights", 3, "lfh"),
+)
+LLAMA_LAST = (Term("final-norm", 1, "h", "never"), Term("head", 1, "vh"))
 FINAL_NORM = Term("final-norm", 2, "h", "never")
 
 
@@ -119,6 +144,8 @@ class Model:
     """A GPT with a feed-forward of 4h, learned positions and a tied head.
 
     With `experts` above 0, each layer has so many experts of width 4h instead of the feed-forward.
+    With `ffn` it is a Llama instead: a gated feed-forward of that width, `groups` of keys and
+    values, rotary positions, RMS norms, no biases, an untied head and no dropout.
     """
 
     layers: int
@@ -128,6 +155,8 @@ class Model:
     vocabulary: int
     experts: int = 0
     top_k: int = 2
+    ffn: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +219,9 @@ def _letters(model: Model, plan: Plan) -> Mapping[str, float]:
         "v": model.vocabulary,
         "e": model.experts,
         "k": model.top_k,
+        "f": model.ffn,
+        "g": model.hidden * model.groups / model.heads,
+        "d": model.hidden / model.heads,
     }
 
 
@@ -216,6 +248,8 @@ def live_micro_batches(plan: Plan) -> tuple[float, int]:
 def _state(model: Model, plan: Plan) -> Iterator[MemoryLine]:
     of_layers = EXPERT_PARAMETERS if model.experts else DENSE_PARAMETERS
     terms = (*PARAMETERS, *of_layers, *((FINAL_NORM,) if plan.stages == 1 else ()))
+    if model.ffn:
+        terms = (*LLAMA_PARAMETERS, *(LLAMA_LAST if plan.stages == 1 else ()))
     replicas = plan.data * plan.context
     recipe = RECIPES[plan.recipe]
     for stage, kind in ((3, "weight"), (2, "gradient"), (1, "optimizer")):
@@ -229,13 +263,17 @@ def _state(model: Model, plan: Plan) -> Iterator[MemoryLine]:
 def _activations(model: Model, plan: Plan) -> Iterator[MemoryLine]:
     live, first = live_micro_batches(plan)
     layers = live * model.layers / plan.stages
-    layer = (*ATTENTION, *(EXPERTS if model.experts else DENSE))
+    layer: tuple[Term, ...] = (*ATTENTION, *(EXPERTS if model.experts else DENSE))
+    core: tuple[Term, ...] = CORE
+    first_once: tuple[Term, ...] = FIRST
+    if model.ffn:
+        layer, core, first_once = (*LLAMA_ATTENTION, *GATED), LLAMA_CORE, ()
     saved, recomputed = {
-        "none": ((*layer, *CORE), ()),
-        "selective": (layer, CORE),
-        "full": ((CHECKPOINT,), (*layer, *CORE)),
+        "none": ((*layer, *core), ()),
+        "selective": (layer, core),
+        "full": ((CHECKPOINT,), (*layer, *core)),
     }[plan.recompute]
-    once = (*FIRST, *(LAST if plan.stages == 1 else ()))
+    once = (*first_once, *(LAST if plan.stages == 1 else ()))
     itemsize = RECIPES[plan.recipe].activation
 
     def count_bytes(term: Term, times: float) -> float:

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 import msgspec
 import torch
@@ -35,14 +35,12 @@ from torch.optim import Optimizer
 
 from shardlab.comm import Axis
 from shardlab.comm.collective_errors import raise_on_all_ranks
-from shardlab.gpt.config import GPTConfig
-from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
 from shardlab.training.checkpoint.index import CheckpointError, Index, StoredTensor
-from shardlab.training.checkpoint.parameter_runs import TensorSlice, gpt_of
+from shardlab.training.checkpoint.parameter_runs import TensorSlice, model_of
 from shardlab.training.checkpoint.slices import (
     RestorePlan,
     group_settings,
@@ -54,27 +52,26 @@ from shardlab.training.checkpoint.slices import (
 )
 from shardlab.training.masters import round_masters
 
-if TYPE_CHECKING:
-    from shardlab.fsdp import FSDP
-
 __all__ = ["CheckpointError", "load", "save"]
 
-Model: TypeAlias = Union[GPT, "FSDP"]
 Groups: TypeAlias = list[dict[str, Any]]  # an optimizer's settings
 Written: TypeAlias = tuple[dict[str, StoredTensor], Groups]  # one rank's entries and settings
 _FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (a tensor's dtype may not)
 
 
 def save(
-    path: Path | str, *, model: Model | Sequence[Model], grid: Grid,
+    path: Path | str, *, model: nn.Module | Sequence[nn.Module], grid: Grid,
     optimizer: Optimizer | None = None, record: Mapping[str, Any] | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Write a checkpoint, which replaces the one at `path`, if any; every rank must call this.
 
     Args:
         path: a folder that all ranks share.
         model: this rank's stage, plain or in FSDP; or its pieces, under an interleaved schedule.
+            Any module whose parameters have the names of the whole model and the marks of their
+            layers. A copy of a tied weight is written by the first stage alone (`tied_weight`).
         grid: the process grid.
         optimizer: the optimizer of these parameters: AdamW, SGD or any other whose state has the
             parameters' shape.
@@ -82,22 +79,27 @@ def save(
             written.
         generators: random generators that are equal on all ranks, such as that of the data's order.
             Dropout needs none, as its masks are numbered and the number is saved.
+        config: the model's settings as JSON values, which a load compares; by default those of
+            `model.config`, if it is a dataclass or a mapping.
 
     Raises:
         CheckpointError: on every rank; the older checkpoint stays. A rank could not write; rank 0
             doesn't see another rank's file; an element of a tensor was written by no rank or by
-            two; or the settings of the optimizer's groups differ between ranks.
+            two; the model has buffers that must be saved; or the settings of the optimizer's
+            groups differ between ranks.
     """
     root, chunks = Path(path), _as_list(model)
     whole, device = _all_ranks(grid), next(chunks[0].parameters()).device
     token = torch.tensor([secrets.randbits(62)], device=device)
     folder = f"shards-{int(whole.broadcast(token)):016x}"
     with raise_on_all_ranks(whole, device, "write its shard", CheckpointError):
+        _refuse_buffers(chunks)
+        plain_config = _plain_config(chunks[0], config)
         runs = list_runs(chunks, grid)
         slices = slice_parameters(runs) + _slice_generators(generators, writes=whole.rank == 0)
         if optimizer is not None:
             slices += slice_optimizer(optimizer, runs)
-        plain_record = _to_plain_json(record or {})
+        plain_record = _to_plain_json("record", record or {})
         groups = group_settings(optimizer) if optimizer else []
         entries = shards.write(root / folder, whole.rank, slices)
     written = _gather_written((entries, groups), whole, device)
@@ -110,16 +112,16 @@ def save(
             _check_groups_agree([groups_of_rank for _, groups_of_rank in written], whole)
             tensors = indexes.merge(tensors for tensors, _ in written)
             shards.check_files(root, tensors)
-            config = _plain_config(gpt_of(chunks[0]).config)
-            index = Index(indexes.FORMAT, config, groups, plain_record, tensors, masks)
+            index = Index(indexes.FORMAT, plain_config, groups, plain_record, tensors, masks)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
             shards.remove_stale(root, folder)
 
 
 def load(
-    path: Path | str, *, model: Model | Sequence[Model], grid: Grid,
+    path: Path | str, *, model: nn.Module | Sequence[nn.Module], grid: Grid,
     optimizer: Optimizer | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Load model, optimizer and generators from a checkpoint of any grid; return its record.
 
@@ -135,7 +137,8 @@ def load(
     groups: list[dict[str, object]] = []
     with raise_on_all_ranks(whole, device, "read the checkpoint", CheckpointError):
         index = indexes.read(root / shards.INDEX)
-        _check_same_config(index.config, gpt_of(chunks[0]).config)
+        _refuse_buffers(chunks)
+        _check_same_config(index.config, chunks[0], config)
         reader = shards.Reader(root, index)
         generator_slices = _slice_generators(generators, writes=False)
         runs = list_runs(chunks, grid)
@@ -162,11 +165,11 @@ def load(
     return index.record
 
 
-def _as_list(model: Model | Sequence[Model]) -> list[Model]:
+def _as_list(model: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
     return [model] if isinstance(model, nn.Module) else list(model)
 
 
-def _dropouts(chunks: Sequence[Model]) -> list[Dropout]:
+def _dropouts(chunks: Sequence[nn.Module]) -> list[Dropout]:
     return [dropout for chunk in chunks for dropout in dropouts_of(chunk)]
 
 
@@ -174,12 +177,32 @@ def _all_ranks(grid: Grid) -> Axis:
     return grid.axis("tensor", "context", "data", "pipeline")
 
 
-def _to_plain_json(record: Mapping[str, Any]) -> dict[str, Any]:
+def _to_plain_json(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
-    except TypeError as error:
-        raise CheckpointError(f"the record is not plain JSON: {error}") from None
+        plain: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(values, enc_hook=_encode_dtype)
+        )
+    except (TypeError, NotImplementedError) as error:
+        raise CheckpointError(f"the {what} is not plain JSON: {error}") from None
     return plain
+
+
+def _encode_dtype(value: Any) -> str:
+    if isinstance(value, torch.dtype):
+        return shards.dtype_name(value)
+    raise NotImplementedError(f"{type(value).__name__} is no number, string, list or mapping")
+
+
+def _refuse_buffers(chunks: Sequence[nn.Module]) -> None:
+    """Refuse buffers that a state_dict would hold, because a checkpoint holds parameters only."""
+    for model in map(model_of, chunks):
+        saved = {name for name, _ in model.named_buffers()} & model.state_dict().keys()
+        if saved:
+            raise CheckpointError(
+                f"the model has the buffer {min(saved)}, and a checkpoint holds parameters only: "
+                "register it with persistent=False if it is computed, or make it a parameter with "
+                "requires_grad=False"
+            )
 
 
 def _slice_generators(
@@ -215,12 +238,31 @@ def _check_groups_agree(groups: list[Groups], whole: Axis) -> None:
             )
 
 
-def _plain_config(config: GPTConfig) -> dict[str, Any]:
-    return asdict(config) | {"dtype": shards.dtype_name(config.dtype)}
+def _plain_config(chunk: nn.Module, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    settings: Any = getattr(model_of(chunk), "config", {}) if config is None else config
+    if is_dataclass(settings) and not isinstance(settings, type):
+        settings = asdict(settings)
+    if not isinstance(settings, Mapping):
+        raise CheckpointError(
+            f"the model's config is a {type(settings).__name__}: give its settings as a dict, "
+            "config={…}, to save and to load"
+        )
+    return _to_plain_json("config", settings)
 
 
-def _check_same_config(saved: dict[str, Any], config: GPTConfig) -> None:
-    current = _plain_config(config)
+def _defaults(chunk: nn.Module) -> dict[str, Any]:
+    """Return the default of each setting that a checkpoint of an earlier version may lack."""
+    settings = getattr(model_of(chunk), "config", None)
+    known = fields(settings) if is_dataclass(settings) else ()
+    return {setting.name: setting.default for setting in known if setting.default is not MISSING}
+
+
+def _check_same_config(
+    saved: dict[str, Any], chunk: nn.Module, config: Mapping[str, Any] | None
+) -> None:
+    current = _plain_config(chunk, config)
+    if config is None:
+        saved = _to_plain_json("config", _defaults(chunk)) | saved
     keys = sorted((saved.keys() | current.keys()) - _FREE)
     differ = [
         f"{k} = {saved.get(k)} (here {current.get(k)})"

@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from shardlab.gpt.model import GPT
+from shardlab.fsdp import FSDP
 from shardlab.grid.grid import Grid
-from shardlab.layers.sharding import copies_of, sharding_of
+from shardlab.layers.sharding import copies_of, is_first, sharding_of
 from shardlab.training.masters import master_of
 
-if TYPE_CHECKING:  # a run without FSDP doesn't load it
-    from shardlab.fsdp import FSDP
+if TYPE_CHECKING:
     from shardlab.fsdp.flat.parameter import FlatParameter
 
 
@@ -121,14 +120,14 @@ def boxes_of_run(
     yield from boxes_of_run(shape, offset + rows * row, length - rows * row)
 
 
-def iterate_runs(chunk: GPT | FSDP, grid: Grid) -> Iterator[ParameterRun]:
+def iterate_runs(chunk: nn.Module, grid: Grid) -> Iterator[ParameterRun]:
     """Yield this rank's runs of the parameters of one of its pieces of the model."""
-    gpt = gpt_of(chunk)
+    copied = names_of_copies(chunk)
     for name, parameter, stored, run in _iterate_tensors(chunk):
-        is_tied_copy = name == "word_embedding.weight" and not gpt.first  # the first stage's, tied
+        is_tied_copy = name in copied  # the first stage writes it
         of_expert = copies_of(parameter)
         # FSDP shards an expert over the ranks that had its copies; replicas are those of a run.
-        copies = (of_expert or grid.replicas) if isinstance(chunk, GPT) else chunk.replicate_axis
+        copies = chunk.replicate_axis if isinstance(chunk, FSDP) else of_expert or grid.replicas
         tensor_axis = grid.expert_tensor if of_expert else grid.tensor
         is_first_replica = copies.rank == 0 and not is_tied_copy
         first = is_first_replica and tensor_axis.rank == 0
@@ -138,16 +137,27 @@ def iterate_runs(chunk: GPT | FSDP, grid: Grid) -> Iterator[ParameterRun]:
         yield ParameterRun(name, parameter, stored, *run, writes, writes_scalars=first and begins)
 
 
-def gpt_of(chunk: GPT | FSDP) -> GPT:
+def names_of_copies(chunk: nn.Module) -> list[str]:
+    """Return the names of the tied weight if another stage counts and writes it."""
+    model = model_of(chunk)
+    if isinstance(chunk, FSDP):
+        names = list(chunk.tied.layout.names) if chunk.tied else []
+    else:
+        tied = getattr(model, "tied_weight", None)
+        names = [name for name, p in model.named_parameters() if p is tied]
+    return names if names and not is_first(model) else []
+
+
+def model_of(chunk: nn.Module) -> nn.Module:
     """Return the model, without the FSDP around it."""
-    return chunk if isinstance(chunk, GPT) else cast("GPT", chunk.module)
+    return chunk.module if isinstance(chunk, FSDP) else chunk
 
 
 def _iterate_tensors(
-    chunk: GPT | FSDP,
+    chunk: nn.Module,
 ) -> Iterator[tuple[str, nn.Parameter, nn.Parameter, tuple[int, int, int]]]:
     """Yield each parameter, the tensor that stores it, and (start, stop, offset) of the run."""
-    if isinstance(chunk, GPT):
+    if not isinstance(chunk, FSDP):
         for name, parameter in chunk.named_parameters():
             yield name, parameter, master_of(parameter), (0, parameter.numel(), 0)
         return

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.training.checkpoint.index import CheckpointError, StoredTensor
 from shardlab.training.checkpoint.parameter_runs import ParameterRun, TensorSlice, iterate_runs
-
-if TYPE_CHECKING:
-    from shardlab.fsdp import FSDP
 
 # Settings that choose kernels belong to the program, not to the checkpoint.
 SWITCHES = {"foreach", "fused", "capturable", "differentiable"}
 
 
-def list_runs(chunks: Sequence[GPT | FSDP], grid: Grid) -> list[ParameterRun]:
+def list_runs(chunks: Sequence[nn.Module], grid: Grid) -> list[ParameterRun]:
     """Return this rank's runs of parameters, of all its pieces of the model."""
     return [run for chunk in chunks for run in iterate_runs(chunk, grid)]
 

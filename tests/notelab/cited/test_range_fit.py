@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from notelab.cited import fitting, outline
+from notelab.cited import outline, range_fit
 
 SOURCE = textwrap.dedent(
     '''\
@@ -94,50 +94,51 @@ def test_the_outline_names_symbols_with_decorators_and_comments() -> None:
         ("class Holder", 'kind = "holder"'),
         ("def inner", "return inner"),
         ("async def put", "async def put"),
+        ("LIMIT = 3", "return delta"),
+        ("def first", "return LIMIT"),
+        ('kind = "holder"', "async def put"),
     ],
 )
 def test_a_range_of_whole_statements_in_one_symbol_fits(start: str, end: str) -> None:
     first, last = row(start), max(n for n, line in enumerate(SOURCE.split("\n"), 1) if end in line)
-    assert fitting.straddles(FILE, first, last) is None
-    assert fitting.starts_well(FILE, first)
-    assert fitting.ends_well(FILE, last)
+    assert range_fit.straddles(FILE, first, last) is None
+    assert range_fit.starts_well(FILE, first)
+    assert range_fit.ends_well(FILE, last)
 
 
 @pytest.mark.parametrize(
     "start", ["# in two lines", "@again", "    1,", "More.", "    beta", "else:", "        gamma,"]
 )
 def test_a_range_may_not_begin_inside_a_statement_or_comment(start: str) -> None:
-    assert not fitting.starts_well(FILE, row(start))
+    assert not range_fit.starts_well(FILE, row(start))
 
 
 @pytest.mark.parametrize("end", ["# why gamma", "else:", "gamma = alpha", "More.", "def first"])
 def test_a_range_may_not_end_inside_a_statement_or_on_a_comment(end: str) -> None:
-    assert not fitting.ends_well(FILE, row(end))
+    assert not range_fit.ends_well(FILE, row(end))
 
 
 @pytest.mark.parametrize(
     ("start", "end", "crossed"),
     [
         ("return delta", "return LIMIT", "first"),
-        ("LIMIT = 3", "return delta", "first"),
-        ("def first", "return LIMIT", "first"),
         ("class Holder", "def inner", "Holder.get"),
-        ('kind = "holder"', "return inner", "Holder.get"),
+        ('kind = "holder"', "def inner", "Holder.get"),
         ("return inner", "async def put", "Holder.get"),
     ],
 )
 def test_a_range_may_not_cross_from_one_symbol_into_the_next(
     start: str, end: str, crossed: str
 ) -> None:
-    symbol = fitting.straddles(FILE, row(start), row(end))
+    symbol = range_fit.straddles(FILE, row(start), row(end))
     assert symbol is not None
     assert symbol.name == crossed
 
 
 def test_the_nearest_range_that_fits_holds_an_anchor() -> None:
     off = row("return delta") + 1
-    assert fitting.nearest(FILE, off, off, 40, {"delta"}) == (off - 1, off - 1)
-    assert fitting.nearest(FILE, off, off, 40, {"nowhere"}) is None
+    assert range_fit.nearest(FILE, off, off, 40, {"delta"}) == (off - 1, off - 1)
+    assert range_fit.nearest(FILE, off, off, 40, {"nowhere"}) is None
 
 
 STRINGS = textwrap.dedent(
@@ -186,3 +187,9 @@ def test_a_file_that_no_reader_can_parse_has_lines_and_names_and_no_structure() 
     broken = outline.of_file("x.py", b"def broken(:\n")
     assert (broken.lines, broken.structured) == (1, False)
     assert broken.names_between(1, 1) == {"broken"}
+
+
+def test_of_equally_rare_names_an_identifier_is_proposed_before_a_word() -> None:
+    plain = outline.of_file("a.md", b"common word\n" * 15 + b"common, and telling a_name\n")
+    weak = range_fit.weakness(plain, 16, 16, {"common"})
+    assert weak is not None and weak.better == ["a_name", "telling"]

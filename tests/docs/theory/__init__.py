@@ -1,0 +1,1 @@
+"""Tests of the theory's worked problems."""

@@ -1,0 +1,222 @@
+"""`shardbook check --fix`: writes the changes to citations that are certain.
+
+A reversed range is turned round, the end of a path becomes the whole path, a label follows its
+target, lines that the lock finds at one other place are cited there, and a lab with
+`style = "canonical"` gets that form.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from difflib import unified_diff
+from itertools import takewhile
+from pathlib import Path
+
+from msgspec.structs import replace as change
+
+from notelab.book.parsed_page import ParsedPage
+from notelab.book.relock import lock_path
+from notelab.book.resolve import find_moved_lines
+from notelab.book.workbook import CheckSession, Workbook, open_labs
+from notelab.errors import display_path, sanitize
+from notelab.lab import lock as lock_file
+from notelab.lab.lock import Lock
+from notelab.page.candidates import Candidate, find_candidates, format_range, move, replace
+from notelab.page.citation import Citation, Span
+from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
+from notelab.repin import journal
+
+Move = tuple[str, str, str]  # source, and a citation's old and new key in the lock
+Edits = list[tuple[Span, str]]
+
+
+def fix(labs: Mapping[Path, set[Path] | None], session: CheckSession, *, write: bool) -> str:
+    """Return what would be changed, as a diff; with `write`, all files are written.
+
+    Raises:
+        NotelabError: a lab.toml or a lock can't be read, or a file can't be written.
+    """
+    contents: dict[Path, bytes] = {}
+    roots: dict[Path, dict[Path, bytes]] = {}
+    for book in open_labs(labs, session):
+        for path, data in _fix_lab(book).items():
+            roots.setdefault(book.lab.root, {})[path] = data
+            contents[path] = data
+    diff = "".join(_format_diff(path, data) for path, data in sorted(contents.items()))
+    for root, files in roots.items() if write else ():
+        journal.write(root, files)
+    return diff
+
+
+def _format_diff(path: Path, data: bytes) -> str:
+    name = display_path(path)
+    old, new = (text.decode("utf-8", "replace").split("\n") for text in (path.read_bytes(), data))
+    lines = unified_diff(old, new, name, name, lineterm="")
+    return "".join(f"{sanitize(line)}\n" for line in lines)
+
+
+def _fix_lab(book: Workbook) -> dict[Path, bytes]:
+    """Return the new content of the pages that change, and of the lock if lines moved."""
+    files: dict[Path, bytes] = {}
+    moved: dict[Move, Counter[str]] = {}
+    for view in book.views:
+        if view.note is not None:
+            data = view.page.path.read_bytes()
+            text = data.decode("utf-8")
+            if text.removeprefix("\ufeff").replace("\r\n", "\n") == view.text:  # as it was read
+                new = _PageFixer(book, view, text, moved).run().encode()
+                files |= {view.page.path: new} if new != data else {}
+    if moved and book.lock:
+        files[lock_path(book)] = _move_in_lock(book.lock, moved).encode()
+    return files
+
+
+def _move_in_lock(lock: Lock, moved: Mapping[Move, Counter[str]]) -> str:
+    """Return the lock with the entries of moved citations under their new keys."""
+    citations = {source: dict(entries) for source, entries in lock.citations.items()}
+    for (source, old, _), pages in moved.items():
+        entry = citations[source].pop(old)
+        if rest := Counter(entry.pages) - pages:
+            citations[source][old] = change(entry, pages=dict(rest))
+    sources = dict(lock.sources)
+    for (source, old, new), pages in moved.items():
+        files = sources[source].files
+        paths = [key.removeprefix(f"{source}:").rpartition(":L")[0] for key in (old, new)]
+        sources[source] = change(sources[source], files={**files, paths[1]: files[paths[0]]})
+        target = citations[source].get(new)
+        counts = Counter(target.pages if target else {}) + pages
+        citations[source][new] = change(lock.citations[source][old], pages=dict(counts))
+    return lock_file.dump(change(lock, sources=sources, citations=citations))
+
+
+class _PageFixer:
+    """Collects the changes of one page."""
+
+    def __init__(
+        self, book: Workbook, view: ParsedPage, text: str, moved: dict[Move, Counter[str]]
+    ) -> None:
+        self._book, self._view, self._text, self._moved = book, view, text, moved
+        self._lines = text.split("\n")
+        self._max_lines = view.page.table.max_lines or book.lab.file.lab.max_lines
+
+    def run(self) -> str:
+        candidates = find_candidates(self._text, self._view.note)
+        edits: Edits = []
+        while candidates:
+            ranges = takewhile(lambda each: each.citation.form == "range", candidates[1:])
+            group, candidates = [candidates[0], *ranges], candidates[1:]
+            candidates = candidates[len(group) - 1 :]
+            if all(each.place.row and not each.citation.problem for each in group):
+                edits += self._fix_group(group)
+        return replace(self._text, edits)
+
+    def _fix_group(self, group: list[Candidate]) -> Edits:
+        """Fix the ranges of one path."""
+        if group[0].citation.label:
+            return self._fix_label(group[0])
+        pairs = [(candidate, self._find_target(candidate)) for candidate in group]
+        keys = [target.key_in(source) for _, (source, target) in pairs if source]
+        is_canonical = [each.written for each in group] == keys and len(keys) == 1
+        if self._book.lab.file.lab.style and not is_canonical:
+            return self._to_canonical(group, keys) if len(keys) == len(group) else []
+        edits = []
+        for candidate, (_, target) in pairs:
+            whole = change(candidate, written=_write_whole_path(candidate))
+            text = move(whole, target.path, target.first, target.last)
+            edits += [(candidate.place, text)] if text != candidate.written else []
+        return edits
+
+    def _find_target(self, candidate: Candidate) -> tuple[str, Citation]:
+        """Return the source and the citation of the lines that are meant; '' if that isn't sure."""
+        citation = candidate.citation
+        first, last = sorted((citation.first, citation.last))
+        target = change(citation, first=first, last=last)
+        self._book.resolver.gather([target])
+        resolved = self._book.resolver.resolve(target)
+        file = resolved.file or next(iter(resolved.candidates), None)
+        was_reversed = citation.last < citation.first
+        if file is None or (was_reversed and last - first >= self._max_lines):
+            return "", citation
+        key = target.key_in(file.source)
+        locked = self._book.lock.citation(file.source, key) if self._book.lock else None
+        if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
+            places = find_moved_lines(self._book.evidence, file, locked, last - first + 1)
+            path, row = places[0] if len(places) == 1 else ("", 0)
+            can_name = path == citation.path or citation.form != "range"
+            if not row or not can_name or citation.by_symbol or citation.form == "address":
+                return "", citation
+            target = change(target, path=path, first=row, last=row + last - first)
+            page = self._view.page.key if self._view.page.original is None else ""
+            move_key = file.source, key, target.key_in(file.source)
+            self._moved.setdefault(move_key, Counter()).update([page] if page else [])
+            return file.source, target
+        is_inside = target.first > 0 and target.last <= len(file.lines)
+        return (file.source, target) if is_inside else ("", citation)
+
+    def _fix_label(self, candidate: Candidate) -> Edits:
+        """Let the label of a link name what its target names."""
+        citation, label = candidate.citation, candidate.label
+        target_source, _ = self._find_target(candidate)
+        line = self._lines[candidate.place.row - 1]
+        end = line.rfind("](", 0, candidate.place.column)
+        at = label.find(citation.label)
+        if not target_source or at < 0 or line[end - len(label) : end] != label:
+            return []
+        path = re.match(r"[^\s:#,()]+", citation.label)
+        new = citation.label
+        if path and FILE_ENDING.search(path[0]):
+            parts = citation.path.split("/")[-path[0].count("/") - 1 :]
+            new = "/".join(parts) + new[path.end() :]
+        lines = RANGE_IN_TEXT.search(new, len(path[0]) if path and "." in path[0] else 0)
+        if lines:
+            written = format_range(new, lines[0], citation.first, citation.last)
+            new = new[: lines.start()] + written + new[lines.end() :]
+        start = end - len(label) + at + 1
+        row = candidate.place.row
+        return [(Span(row, start, row, start + len(citation.label)), new)]
+
+    def _to_canonical(self, group: list[Candidate], keys: list[str]) -> Edits:
+        """Write code spans in the workbook's form in place of a citation with all its ranges."""
+        candidate, place = group[0], group[0].place
+        if any(each.place.row != place.row for each in group):
+            return []
+        line, code = self._lines[place.row - 1], "`" + "`, `".join(keys) + "`"
+        start, end = place.column - 1, group[-1].place.end_column - 1
+        before, after = line[:start], line[end:]
+        if candidate.citation.form in ("code", "symbol"):
+            return [(_on_row(place.row, start, end), code.strip("`"))]
+        if before.endswith("`") and after.startswith("`"):
+            code = code.strip("`")
+        elif before.endswith("<") and after.startswith(">"):
+            start, end = start - 1, end + 1
+        elif before.endswith(("](", "](<")):
+            opening = before.rfind("](")
+            label = candidate.label
+            end += len(after) - len(after.lstrip(">")) + 1
+            start = opening - len(label) - 1
+            if not label or line[start : opening + 2] != f"[{label}](" or line[end - 1] != ")":
+                return []
+            plain = label.strip("`*")
+            places = [each.written.strip("`") for each in find_candidates(label)]
+            names_place = places == [plain] or candidate.citation.path.endswith(plain)
+            code = code if names_place else f"{label} ({code})"
+        elif before.endswith(('"', "'", "=")) or re.search(r"\]:\s*<?\Z", before):
+            return []
+        return [(_on_row(place.row, start, end), code)]
+
+
+def _on_row(row: int, start: int, end: int) -> Span:
+    return Span(row, start + 1, row, end + 1)
+
+
+def _write_whole_path(candidate: Candidate) -> str:
+    """Return a candidate's text with the whole path in place of its end."""
+    path, written = candidate.citation.path, candidate.written
+    if path in written or candidate.citation.form in ("address", "link", "range"):
+        return written
+    ends = (path.split("/", at)[at] for at in range(1, path.count("/") + 1))
+    for end in ends:
+        pattern = rf"(?<![\w./-]){re.escape(end)}"
+        if re.search(pattern, written):
+            return re.sub(pattern, lambda _: path, written, count=1)
+    return written
