@@ -237,6 +237,17 @@ def test_another_model_is_refused_and_the_difference_named(pool: Any, written: P
     assert "holds 1 tensors that no rank wants: generator/order" in message
 
 
+def test_a_checkpoint_of_an_earlier_version_lacks_newer_settings(
+    pool: Any, written: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(written, old)
+    edited(old, lambda index: [index["config"].pop(name) for name in ("norm", "position", "mlp")])
+    assert pool(1).run(attempt, str(old), (1, 1)) == ["loaded"]
+    edited(old, lambda index: index["config"].update(norm="rms"))
+    assert "norm = rms (here layer)" in pool(1).run(attempt, str(old), (1, 1))[0]
+
+
 def test_a_damaged_checkpoint_is_refused_on_every_rank(pool: Any, written: Path) -> None:
     def broken(damage: Callable[[Path], None]) -> list[str]:
         copy = written.parent / "copy"
