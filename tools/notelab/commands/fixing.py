@@ -36,6 +36,8 @@ def fix(labs: Mapping[Path, set[Path] | None], session: CheckSession, *, write: 
     Raises:
         NotelabError: a lab.toml or a lock can't be read, or a file can't be written.
     """
+    for root in {session.lab(folder).root for folder in labs} if write else ():
+        journal.finish(root)  # what an interrupted run has left
     contents: dict[Path, bytes] = {}
     roots: dict[Path, dict[Path, bytes]] = {}
     for book in open_labs(labs, session):
