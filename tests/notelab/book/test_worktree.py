@@ -100,13 +100,25 @@ def test_code_that_changed_names_the_sentence_to_read_again(own: Lab) -> None:
     assert own.check().findings == []  # it was read again and locked
 
 
+def test_a_line_that_another_function_or_file_has_too_has_not_moved_there(own: Lab) -> None:
+    write(own, "`add_one` returns its `total` (`pkg/work.py:L6`).")
+    own.check()
+    own.root.joinpath("pkg/sums.py").write_text("def f(total):\n    return total\n")
+    edit(own, "return total", "return abs(total)")
+    assert [code for code, _ in find(own)] == ["N219"]
+    edit(own, "return twice", "return total")
+    assert [code for code, _ in find(own)] == ["N219"]
+
+
 def test_text_at_several_new_places_is_left_to_the_author(own: Lab) -> None:
     write(own, "`add_one` returns its `total` (`pkg/work.py:L6`).")
     own.check()
-    edit(own, '"""Work."""\n', '"""Work."""\n\n\ndef f(total):\n    return total\n')
-    edit(own, "def add_one", "def add_three")
-    codes = find(own)
-    assert codes == [("N218", "`pkg/work.py:L5` or `pkg/work.py:L10`")]
+    edit(
+        own,
+        "    return total\n",
+        "    if total:\n        pass\n    return total\n    return total\n",
+    )
+    assert find(own) == [("N218", "`pkg/work.py:L8` or `pkg/work.py:L9`")]
     assert fixing.fix({own.folder: None}, own.bench(), write=True) == ""
 
 
