@@ -110,6 +110,19 @@ def test_a_line_that_another_function_or_file_has_too_has_not_moved_there(own: L
     assert [code for code, _ in find(own)] == ["N219"]
 
 
+def test_of_several_places_the_one_between_citations_that_moved_as_far_is_taken(own: Lab) -> None:
+    edit(
+        own, "    total = number + 1\n", "    total = number + 1\n    total\n    total\n    total\n"
+    )
+    write(own, "`total`: `pkg/work.py:L5`, `pkg/work.py:L7` and `pkg/work.py:L9`.")
+    assert own.check().findings == []
+    edit(own, "def add_one", "# one\n# two\ndef add_one")
+    assert [expected for _, expected in find(own)] == [f"`pkg/work.py:L{n}`" for n in (7, 9, 11)]
+    fixing.fix({own.folder: None}, own.bench(), write=True)
+    assert "`pkg/work.py:L7`, `pkg/work.py:L9` and `pkg/work.py:L11`" in note(own)
+    assert find(own) == []
+
+
 def test_text_at_several_new_places_is_left_to_the_author(own: Lab) -> None:
     write(own, "`add_one` returns its `total` (`pkg/work.py:L6`).")
     own.check()

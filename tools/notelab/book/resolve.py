@@ -8,6 +8,7 @@ source that it records for the bare citation is asked. What the lock records for
 source says nothing about a bare one.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from hashlib import sha256
@@ -28,6 +29,7 @@ from notelab.page.permalink import normalize_repository
 from notelab.sources.answers import WORKTREE, Offered
 
 _MAX_FILES = 2000  # of a working tree that are searched for moved lines
+_KEY = re.compile(r":L(\d{1,8})(?:-L(\d{1,8}))?", re.ASCII)
 _MANY = 3  # lines whose text alone says that they moved
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
@@ -125,14 +127,21 @@ def _read_recorded_sources(pins: dict[str, Pin], lock: Lock) -> dict[str, str]:
 
 
 def find_moved_lines(
-    evidence: Evidence, file: CitedFile, locked: LockedCitation, count: int
+    evidence: Evidence, file: CitedFile, locked: LockedCitation, first: int, count: int
 ) -> list[tuple[str, int]]:
-    """Return path and first line of each place that has the locked text of `count` lines.
+    """Return path and first line of each place that has the text locked at `first`, `count` lines.
 
     If the file lacks it, the other files of a working tree with the same ending are searched.
     Places in the symbol that the lock names come alone; one or two lines elsewhere prove nothing.
+    Of several places in the file, one comes alone if the citations around it moved as far.
     """
     rows = _find_rows(file.lines, lambda: file.outline, locked, count)
+    if len(rows) > 1:
+        moves = _find_unique_moves(evidence, file)
+        before = [new - old for old, new in moves if old < first][-1:]
+        after = [new - old for old, new in moves if old > first][:1]
+        agreed = [first + shift for shift in before if [shift] == after]
+        rows = [row for row in rows if row in agreed] or rows
     source = evidence.source(file.source)
     if rows or source.commit != WORKTREE:
         return [(file.path, row) for row in rows]
@@ -149,6 +158,22 @@ def find_moved_lines(
             rows = _find_rows(split_lines(answer.data), get_outline, locked, count)
             places += [(name, row) for row in rows if locked.symbol or count >= _MANY]
     return places
+
+
+def _find_unique_moves(evidence: Evidence, file: CitedFile) -> list[tuple[int, int]]:
+    """Return old and new first line of each locked citation of a file that is at one place now."""
+    key = file.source, file.path
+    if key not in evidence.moves:
+        moves = []
+        for name, entry in evidence.lock.citations.get(file.source, {}).items():
+            lines = _KEY.fullmatch(name.removeprefix(f"{file.source}:{file.path}"))
+            lines = lines or _KEY.fullmatch(name.removeprefix(file.path))
+            if lines:
+                first, last = int(lines[1]), int(lines[2] or lines[1])
+                rows = _find_rows(file.lines, lambda: file.outline, entry, last - first + 1)
+                moves += [(first, row) for row in rows if len(rows) == 1]
+        evidence.moves[key] = sorted(moves)
+    return evidence.moves[key]
 
 
 def _find_rows(

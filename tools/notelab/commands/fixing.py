@@ -142,7 +142,7 @@ class _PageFixer:
         key = target.key_in(file.source)
         locked = self._book.lock.citation(file.source, key) if self._book.lock else None
         if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
-            places = find_moved_lines(self._book.evidence, file, locked, last - first + 1)
+            places = find_moved_lines(self._book.evidence, file, locked, first, last - first + 1)
             path, row = places[0] if len(places) == 1 else ("", 0)
             can_name = path == citation.path or citation.form != "range"
             if not row or not can_name or citation.by_symbol or citation.form == "address":
