@@ -168,6 +168,35 @@ def test_a_rewritten_history_leaves_nothing_certain_that_is_wrong(book: Path) ->
     assert rows[1]["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
 
 
+def test_a_shallow_clone_leaves_nothing_certain_that_is_wrong(book: Path) -> None:
+    edit(book, MOVED)
+    shallow = book.parent / "shallow"
+    git(book.parent, "clone", "-q", "--depth", "1", book.as_uri(), str(shallow))
+    rows = audit(shallow)
+    assert not any(row["certain"] for row in rows)
+    assert rows[1]["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
+
+
+def test_a_number_that_may_be_about_another_column_is_not_certain(book: Path) -> None:
+    table = "| name | line | when |\n|---|---|---|\n| `Ring.send` | `ring.py:9` | {} |\n"
+    for text, certain in (("always", True), ("before `encode_header`", False)):
+        (book / "src/ring.py").write_text(CODE)
+        (book / "src/notes.md").write_text(f"# A\n\n{table.format(text)}")
+        commit_all(book, "table")
+        edit(book, MOVED)
+        (row,) = audit(book)
+        assert (row["state"], row["certain"]) == ("moved", certain)
+
+
+def test_a_comment_above_a_definition_yields_to_it(book: Path) -> None:
+    code = CODE.replace("def build_frame", "# What build_frame does.\ndef build_frame")
+    (book / "src/notes.md").write_text("# A\n\n`build_frame` is in `ring.py:16`.\n")
+    edit(book, code)
+    (row,) = audit(book)
+    assert (row["state"], row["certain"]) == ("moved", False)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 17}  # type: ignore[index]
+
+
 def test_a_document_that_was_never_committed_is_read_against_the_code_of_today(book: Path) -> None:
     (book / "src/draft.md").write_text(NOTE)
     rows = audit(book, "src/draft.md")

@@ -187,3 +187,9 @@ def test_a_file_that_no_reader_can_parse_has_lines_and_names_and_no_structure() 
     broken = outline.of_file("x.py", b"def broken(:\n")
     assert (broken.lines, broken.structured) == (1, False)
     assert broken.names_between(1, 1) == {"broken"}
+
+
+def test_of_equally_rare_names_an_identifier_is_proposed_before_a_word() -> None:
+    plain = outline.of_file("a.md", b"common word\n" * 15 + b"common, and telling a_name\n")
+    weak = range_fit.weakness(plain, 16, 16, {"common"})
+    assert weak is not None and weak.better == ["a_name", "telling"]

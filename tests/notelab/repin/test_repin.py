@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from notelab.repin import journal
+from notelab.repin.version import enclosing_chains
 from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
 MOVED = UPSTREAM.replace("import math\n", "import math\nimport os\nimport sys\n")
@@ -289,3 +290,9 @@ def test_a_citation_in_another_form_is_carried_too(
     assert done.returncode == 0, done.stderr
     assert f"{carried} (`uses`)" in scratch.read("note.md")
     assert scratch.codes() == []
+
+
+def test_in_a_file_without_a_parser_only_lines_indented_less_enclose_a_line() -> None:
+    lines = ["if (x) {", "  first();", "", "  second();", "}"]
+    inside = ("if (x) {",)
+    assert enclosing_chains("a.cpp", lines) == [(), inside, (*inside, "first();"), inside, ()]

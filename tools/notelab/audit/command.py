@@ -25,7 +25,7 @@ def adopt(
     folder: Path | None,
     mirrors: tuple[str, ...],
 ) -> None:
-    """Make a lab of notes that exist: sources, pins, lock and a baseline of today's findings.
+    """Make a lab of notes that exist already, with a baseline.
 
     If nothing says which commit was read, it is found in a clone by the names near the citations.
     """

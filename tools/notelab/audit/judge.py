@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from notelab.audit.mentions import Fit, Mention, is_definition, measure_fit
+from notelab.audit.mentions import COMMENT, Fit, Mention, is_definition, measure_fit
 from notelab.audit.repository import Repository
 from notelab.repin.changes import CitationChange, Place
 from notelab.repin.classify import classify_change
@@ -55,10 +55,11 @@ def judge(
     new = repository.version(place.path)
     carried = _carry_from_dates(repository, place, old_path, dates, mentions)
     if carried is None:
-        return _judge_by_names(new, place, mentions, dates)
+        return _judge_by_names(new, place, mentions, dates, [])
     if carried.fit.share >= _FITS or not mentions:
         return _judge_carried(carried, place, mentions, new)
-    named = _judge_by_names(new, place, mentions, dates)
+    expected = [carried.change.new] if carried.change.new else carried.change.proposals[:1]
+    named = _judge_by_names(new, place, mentions, dates, expected)
     named.dated = carried.commit
     if named.state in ("right", "moved"):
         return named
@@ -133,13 +134,15 @@ def _find_missed_definition(
 ) -> Place | None:
     """Return where the nearest name is defined now if a number missed its definition by little.
 
-    A single line that has no name of the text, a few lines beside the definition of the nearest
-    one, was a slip when it was written.
+    A single line that has no name of the text, or is a comment, a few lines beside the definition
+    of the nearest name, was a slip when it was written.
     """
     if place.start != place.end or not mentions or new is None:
         return None
     names = old.outline.names_between(place.start, place.end)
-    if any(mention.name in names for mention in mentions if mention.weight >= 0.5):
+    is_comment = COMMENT.match(old.lines[place.start - 1])
+    near = (mention.name for mention in mentions if mention.weight >= 0.5)
+    if not is_comment and not names.isdisjoint(near):
         return None
     name = mentions[0].name
     rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
@@ -159,6 +162,9 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
     if not mentions or fit.mention is None or fit.share < _CLEARLY or new is None:
         return False
     name = fit.mention.name
+    cited_names = carried.old.outline.names_between(place.start, place.end)
+    if any(mention.rival and mention.name not in cited_names for mention in mentions):
+        return False
     if fit.defines:
         return True
     old_rows = carried.old.rows_by_name.get(name, [])
@@ -168,7 +174,11 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
 
 
 def _judge_by_names(
-    new: Version | None, place: Place, mentions: list[Mention], dates: list[str]
+    new: Version | None,
+    place: Place,
+    mentions: list[Mention],
+    dates: list[str],
+    expected: list[Place],
 ) -> Verdict:
     """Judge a citation whose text of its time isn't known, or doesn't fit, by the names alone."""
     dated = dates[0] if dates else None
@@ -181,7 +191,7 @@ def _judge_by_names(
         if fit.share >= _FITS and fit.mention is not None:
             reason = f"the lines have `{fit.mention.name}`, which the text names"
             return Verdict("right", [place], False, reason, dated)
-    named = _rank_by_names(new, place, mentions, [])
+    named = _rank_by_names(new, place, mentions, expected)
     if not named:
         return Verdict("unknown", [], False, "the file has none of the names around it", dated)
     places = [each for each, _ in named[:_MAX_PROPOSALS]]
@@ -202,9 +212,9 @@ def _rank_by_names(
         for row in rows if len(rows) <= 200 else ():
             found = _place_at(new, row, size, mention.name)
             fit = measure_fit(new, found.start, found.end, mentions)
-            closeness = 1 / (1 + abs(found.start - center) / 40)
+            closeness = 1 / (1 + abs(found.start - center) / 20)
             has_nearest = fit.mention is mentions[0] or mention is mentions[0]
-            score = fit.share + 0.15 * fit.total + 0.2 * closeness + 0.3 * has_nearest
+            score = fit.share + 0.15 * fit.total + 0.3 * closeness + 0.3 * has_nearest
             if fit.share >= _FITS and score > scored.get(found, (0.0, fit))[0]:
                 scored[found] = score, fit
     ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))

@@ -39,15 +39,19 @@ _DEFINES = (
 
 
 _ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
-_COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
+COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
 
 
 class Mention(msgspec.Struct, frozen=True):
-    """A name in the text: its last part, the dotted whole, and how near the citation it is."""
+    """A name in the text: its last part, the dotted whole, and how near the citation it is.
+
+    `rival` is a name in a later column of a table's row, which the number may be about, too.
+    """
 
     name: str
     chain: str
     weight: float
+    rival: bool = False
 
 
 def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
@@ -86,7 +90,8 @@ def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
         ranked.append((weight - min(distance, 1000) / 10_000, weight, code))
     mentions: dict[str, Mention] = {}
     for index, (_, weight, code) in enumerate(sorted(ranked, key=lambda item: -item[0])):
-        for mention in _split_code(code, weight * max(1 - 0.15 * index, 0.4)):
+        decayed, is_rival = weight * max(1 - 0.15 * index, 0.4), is_table and weight == _SIDE
+        for mention in _split_code(code, decayed, is_rival=is_rival):
             mentions.setdefault(mention.name, mention)
     return [*mentions.values()][:12]
 
@@ -108,14 +113,14 @@ def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
     return named, cited
 
 
-def _split_code(code: str, weight: float) -> Iterable[Mention]:
+def _split_code(code: str, weight: float, *, is_rival: bool) -> Iterable[Mention]:
     """Yield the names of a code span; the first chain of it is what the span is about."""
     for index, match in enumerate(_CHAIN.finditer(code)):
         chain = re.sub(r"::|#|->", ".", match[0])
         name = base_name(chain)
         if index > 5 or len(name) < 2 or name in _KEYWORDS or not is_anchor(name):
             continue
-        yield Mention(name, chain, weight * (1.0 if index == 0 else 0.7))
+        yield Mention(name, chain, weight * (1.0 if index == 0 else 0.7), is_rival)
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -135,7 +140,7 @@ def _definition(name: str) -> re.Pattern[str]:
 def is_definition(version: Version, row: int, name: str) -> bool:
     """Return whether a line defines a name, as far as its text tells."""
     line = version.lines[row - 1]
-    if name not in line or _COMMENT.match(line):
+    if name not in line or COMMENT.match(line):
         return False
     if any(base_name(s.name) == name and s.line == row for s in version.outline.symbols):
         return True

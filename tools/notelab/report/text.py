@@ -194,12 +194,20 @@ def _format_counts(labs: list[LabReport]) -> list[str]:
         _format_count(pages, "page"),
         f"{_format_count(citations, 'citation')}: {proved} proved"
         + (f" ({proved - by_wheel} by git, {by_wheel} on a wheel's word)" if by_wheel else ""),
-        f"{unstructured} of them in files without a structure rule" if unstructured else "",
+        f"{unstructured} of them in files without a structure rule ({_name_unparsed(labs)})"
+        if unstructured
+        else "",
         f"{locked} checked against the lock only" if locked else "",
         f"{unjudged} × looks like a citation, not judged" if unjudged else "",
         _format_count(diagrams, "diagram"),
     ]
     return [part for part in parts if part]
+
+
+def _name_unparsed(labs: list[LabReport]) -> str:
+    names = sorted({name for lab in labs for name in lab.unparsed})
+    more = f" and {len(names) - 3} more; `-v` has all" if len(names) > 3 else ""
+    return ", ".join(map(sanitize, names[:3])) + more
 
 
 def _format_count(number: int, noun: str) -> str:

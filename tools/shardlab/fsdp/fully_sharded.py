@@ -161,21 +161,25 @@ class FSDP(nn.Module):
     def whole_parameters(self, values: str = "data") -> dict[str, Tensor]:
         """Return every whole parameter by name, in the optimizer's dtype; every rank calls this.
 
-        Parameters that are cut over a tensor axis are gathered over it too. A rank then holds the
-        whole model, or all of its stage; one unit at a time is gathered.
+        A rank then holds the whole model, or all of its stage; see `iterate_whole_parameters`.
 
         Args:
             values: "data" for the parameters, "grad" for the gradients of those that have one.
         """
-        whole: dict[str, Tensor] = {}
+        return {name: x.clone() for name, x in self.iterate_whole_parameters(values)}
+
+    def iterate_whole_parameters(self, values: str = "data") -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, whole parameter), of one unit at a time; every rank must go through all.
+
+        Parameters that are cut over a tensor axis are gathered over it too.
+        """
         for flat in self.flats:
             local_f = getattr(flat.shard_f, values)
             if local_f is None:
                 continue
             whole_F = flat.axis.all_gather(local_f.detach())
             for number, (name, leaf) in enumerate(zip(flat.layout.names, flat.leaves, strict=True)):
-                whole[name] = sharding.whole(leaf, flat.view(whole_F, number)).clone()
-        return whole
+                yield name, sharding.whole(leaf, flat.view(whole_F, number))
 
     def local_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield (name, piece) for each parameter of which this rank has a piece.

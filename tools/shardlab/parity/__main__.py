@@ -9,9 +9,17 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from shardlab.parity.case import NAMES, Case, list_cases, make_case
-from shardlab.parity.session import Result, Session
-from shardlab.parity.subject import ParityError, Subject
+try:
+    from shardlab.parity.case import NAMES, Case, list_cases, make_case
+    from shardlab.parity.session import Result, Session
+    from shardlab.parity.subject import ParityError, Subject
+except ModuleNotFoundError as missing:
+    print(
+        f"shardlab.parity: error: this Python has no {missing.name}: "
+        "pip install 'shardbook[kernels]'",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,6 +67,7 @@ def _prove(session: Session, options: argparse.Namespace) -> int:
             break
         if not options.json and sys.stderr.isatty():
             print(f"\r\033[K{number}/{len(cases)}: {case}", end="", file=sys.stderr, flush=True)
+        session.limit = max(10.0, min(120.0, deadline - time.monotonic()))
         results.append(session.run(case))
         if results[-1].finding:
             results[-1] = session.explain(results[-1], deadline)

@@ -114,29 +114,78 @@ def train_on_ranks(
         return trace
     for chunk in chunks:
         load_whole(chunk, reference.start)
-    parts = [_shard(chunk, grid, case) for chunk in chunks]
     settings: dict[str, Any] = {} if case.fsdp else {"start": "trust"}
-    step = StepGradients(
-        parts, grid, microbatches=case.microbatches, reduction=case.reduction, **settings
-    )
-    step.checks_marks = False  # a partial gradient is what the comparison is to find
-    optimizer = SGD([p for part in parts for p in part.parameters() if p.requires_grad], lr=RATE)
+    taken = Steps(chunks, grid, case, **settings)
+    taken.gradients.checks_marks = False  # a partial gradient is what the comparison is to find
+    parameters = (p for part in taken.parts for p in part.parameters() if p.requires_grad)
+    optimizer = SGD(parameters, lr=RATE)
     for number in range(steps):
-        step.zero_grad()
-        inputs, targets = _share(subject.batch(number), grid, case, chunks[0])
-        counted = [count_targets(part) for part in targets]
-        if case.reduction == "tokens":
-            step.begin(tokens=counted)
-        losses = _run(grid, case, chunks, parts, list(zip(inputs, targets, strict=True)))
-        trace.norms.append(float(step.finish()))
-        trace.losses += [float(torch.stack(losses).sum())] if losses else []
-        if case.reduction == "mean" and losses:
-            trace.losses[-1] /= case.microbatches
+        loss, norm = taken.take(subject.batch(number))
+        trace.norms.append(norm)
+        trace.losses += [] if loss is None else [loss]
         if number == 0:
-            trace.gradients = _local(parts, trace.cuts, "grad")
+            trace.gradients = taken.local("grad")
         optimizer.step()
-    trace.weights = {n: x for n, x in _local(parts, trace.cuts, "data").items() if x is not None}
+    trace.weights = {name: x for name, x in taken.local("data").items() if x is not None}
     return trace
+
+
+class Steps:
+    """A rank's pieces of a model, replicated or in FSDP, which take the steps of a case.
+
+    Args:
+        chunks: the pieces, whose last one has `loss`.
+        grid: the process grid.
+        case: the composition.
+        settings: further arguments of `StepGradients`.
+    """
+
+    def __init__(self, chunks: Sequence[Any], grid: Grid, case: Case, **settings: Any) -> None:
+        """Wrap the pieces."""
+        self.chunks, self.grid, self.case = chunks, grid, case
+        self.parts = [_shard(chunk, grid, case) for chunk in chunks]
+        kind: dict[str, Any] = {"microbatches": case.microbatches, "reduction": case.reduction}
+        self.gradients = StepGradients(self.parts, grid, **kind, **settings)
+
+    def take(self, batch: Any) -> tuple[float | None, float]:
+        """Compute a step's gradients; return the loss, on the last stage, and the norm.
+
+        The loss is the mean over the micro-batches, or their sum if losses are sums.
+        """
+        self.gradients.zero_grad()
+        microbatches = split_batch(batch, self.grid.data.rank, self.case, self.chunks[0])
+        if self.case.reduction == "tokens":
+            self.gradients.begin(tokens=[count_targets(targets) for _, targets in microbatches])
+        losses = run_schedule(self.grid, self.case, self.chunks, self.parts, microbatches)
+        norm = float(self.gradients.finish())
+        if not losses:
+            return None, norm
+        over = 1 if self.case.reduction == "tokens" else self.case.microbatches
+        return float(torch.stack(losses).sum()) / over, norm
+
+    def local(self, values: str) -> dict[str, Tensor | None]:
+        """Return each parameter's gradient ("grad"), or value ("data"), as this tensor rank has it.
+
+        A frozen parameter's gradient is None.
+        """
+        local: dict[str, Tensor | None] = {}
+        for chunk, part in zip(self.chunks, self.parts, strict=True):
+            if isinstance(part, FSDP):
+                cuts = {
+                    n: Cut.of(p)
+                    for f in part.flats
+                    for n, p in zip(f.layout.names, f.leaves, strict=True)
+                }
+                local |= dict.fromkeys(cuts)
+                whole = part.iterate_whole_parameters(values)
+                local |= {name: cuts[name].local(x).clone() for name, x in whole}
+                continue
+            attribute = values
+            if values == "grad" and self.gradients.replicas:
+                attribute = self.gradients.replicas.attribute
+            named = ((name, getattr(p, attribute, None)) for name, p in chunk.named_parameters())
+            local |= {name: None if x is None else x.detach().clone() for name, x in named}
+        return local
 
 
 def _shard(chunk: Any, grid: Grid, case: Case) -> nn.Module:
@@ -147,23 +196,24 @@ def _shard(chunk: Any, grid: Grid, case: Case) -> nn.Module:
     return FSDP(chunk, grid.replicas, units=units, strategy=ShardingStrategy[case.fsdp])
 
 
-def _share(batch: Any, grid: Grid, case: Case, model: Any) -> tuple[list[Any], list[Tensor]]:
-    """Return this rank's inputs and targets of each micro-batch."""
+def split_batch(batch: Any, rank: int, case: Case, model: Any = None) -> list[tuple[Any, Tensor]]:
+    """Return a data rank's (inputs, targets) of each micro-batch, cut over the context axis."""
     inputs, targets = batch
     first, *others = inputs if isinstance(inputs, tuple) else (inputs,)
     shard = model.context.shard if getattr(model, "context", None) else lambda x: x
 
     def cut(x: Tensor) -> list[Tensor]:
-        return [*x.chunk(case.data)[grid.data.rank].chunk(case.microbatches)]
+        return [*x.chunk(case.data)[rank].chunk(case.microbatches)]
 
     columns = [cut(shard(first)), *map(cut, others)]
     rows = [*zip(*columns, strict=True)] if others else columns[0]
-    return rows, cut(shard(targets))
+    return [*zip(rows, cut(shard(targets)), strict=True)]
 
 
-def _run(
+def run_schedule(
     grid: Grid, case: Case, chunks: Sequence[Any], parts: Sequence[Any], microbatches: list[Any]
 ) -> list[Tensor]:
+    """Run a case's schedule once; return the micro-batches' losses, on the last stage."""
     first = microbatches[0][0][0] if isinstance(microbatches[0][0], tuple) else microbatches[0][0]
     shape: Any = ()
     dtype = None
@@ -181,15 +231,3 @@ def _run(
         dtype=dtype,
         scale=1.0 if case.reduction == "tokens" else None,
     )  # fmt: skip
-
-
-def _local(parts: Sequence[Any], cuts: dict[str, Cut], values: str) -> dict[str, Tensor | None]:
-    """Return each parameter's gradient, or value, as this tensor rank has it."""
-    local: dict[str, Tensor | None] = dict.fromkeys(cuts)
-    for part in parts:
-        if isinstance(part, FSDP):
-            whole = part.whole_parameters(values)
-            local |= {name: cuts[name].local(x) for name, x in whole.items()}
-        else:
-            local |= {name: getattr(p, values) for name, p in part.named_parameters()}
-    return {name: None if x is None else x.detach().clone() for name, x in local.items()}
