@@ -5,7 +5,8 @@ from pathlib import Path
 
 from notelab.cited import outline
 from notelab.errors import NotelabError, display_path
-from notelab.lines import split_lines
+from notelab.lines import names_in, split_lines
+from notelab.repin.changes import Place
 from notelab.repin.line_map import LineMap, map_lines
 from notelab.repin.moved_lines import MovedLines
 from notelab.repin.other_files import OtherFiles
@@ -13,6 +14,8 @@ from notelab.repin.version import Version
 from notelab.sources.answers import MAX_FILE_BYTES
 from notelab.sources.git.command import GitCommand, find_git_dir
 from notelab.sources.git.tree import explain_shallowness
+
+_MAX_OLDER = 12  # versions of a file that are searched for the one that was read
 
 
 class Repository:
@@ -96,6 +99,18 @@ class Repository:
         if key not in self._line_maps:
             self._line_maps[key] = map_lines([(old, new)])[old, new]
         return self._line_maps[key]
+
+    @cache  # noqa: B019
+    def older_commits(self, commit: str, path: str) -> list[str]:
+        """Return the last commits before a commit that changed a file, the newest first."""
+        ran = self.git.run("log", "--format=%H", f"-n{_MAX_OLDER}", f"{commit}^", "--", path)
+        return ran.text.split()
+
+    def has_name(self, commit: str, place: Place, names: frozenset[str]) -> bool:
+        """Return whether lines have one of some names at a commit, without reading its outline."""
+        blob = self.find_blob(commit, place.path)
+        lines = split_lines(self.read_blob(blob))[place.start - 1 : place.end] if blob else []
+        return not names.isdisjoint(names_in(b"\n".join(lines).decode("utf-8", "replace")))
 
     @cache  # noqa: B019
     def moved_lines(self, old: str) -> MovedLines:
