@@ -135,7 +135,11 @@ def _judge_carried(
         is_same = change.new == place
         certain = _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
-        return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
+        places = [change.new]
+        if not certain and mentions and new is not None:
+            defined = _find_definition(new, mentions[0].name)
+            places += [defined] if defined and defined != change.new else []
+        return Verdict("right" if is_same else "moved", places, certain, reason, dated)
     proposals = [definition] if definition else []
     proposals += change.proposals
     if new is not None:
@@ -170,8 +174,13 @@ def _find_missed_definition(
     rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
     if not any(is_definition(old, row, name) for row in rows):
         return None
-    found = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
-    return Place(new.path, found[0], found[0]) if len(found) == 1 else None
+    return _find_definition(new, name)
+
+
+def _find_definition(new: Version, name: str) -> Place | None:
+    """Return the line that defines a name, if exactly one does."""
+    rows = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
+    return Place(new.path, rows[0], rows[0]) if len(rows) == 1 else None
 
 
 def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Version | None) -> bool:
@@ -241,7 +250,12 @@ def _rank_by_names(
             fit = measure_fit(new, found.start, found.end, mentions)
             closeness = 1 / (1 + abs(found.start - center) / 20)
             has_nearest = fit.mention is mentions[0] or mention is mentions[0]
-            score = fit.share + 0.15 * fit.total + 0.3 * closeness + 0.3 * has_nearest
+            score = (
+                fit.share
+                + 0.15 * fit.total
+                + (0.6 if expected else 0.3) * closeness
+                + 0.3 * has_nearest
+            )
             if fit.share >= _FITS and score > scored.get(found, (0.0, fit))[0]:
                 scored[found] = score, fit
     ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))

@@ -39,6 +39,7 @@ class Repository:
             hint = explain_shallowness(git) or "give a commit, a tag or a branch of this repository"
             raise NotelabError(f"{commit[:80]}: no such commit", hint=hint)
         self.commit = ran.text
+        self.oldest = ""  # a commit before all dates, so that the trees are compared only once
         self._versions: dict[str, Version] = {}
         self._line_maps: dict[tuple[str, str], LineMap] = {}
 
@@ -78,6 +79,7 @@ class Repository:
             self._versions[key] = Version(path, blob, lines, outline.of_file(path, data))
         return self._versions[key]
 
+    @cache  # noqa: B019
     def find_blob(self, commit: str, path: str) -> str:
         """Return the id of a file's blob, or '' if there is none that is read."""
         if "\n" in path:
@@ -112,14 +114,20 @@ class Repository:
         lines = split_lines(self.read_blob(blob))[place.start - 1 : place.end] if blob else []
         return not names.isdisjoint(names_in(b"\n".join(lines).decode("utf-8", "replace")))
 
-    @cache  # noqa: B019
     def moved_lines(self, old: str) -> MovedLines:
         """Return what finds lines of an old commit by their text."""
-        return MovedLines(self.version, self.git, (old, self.commit))
+        return self._moved_lines(self.oldest or old)
 
     @cache  # noqa: B019
+    def _moved_lines(self, old: str) -> MovedLines:
+        return MovedLines(self.version, self.git, (old, self.commit))
+
     def other_files(self, old: str) -> OtherFiles:
         """Return what finds the files that took over a symbol since an old commit."""
+        return self._other_files(self.oldest or old)
+
+    @cache  # noqa: B019
+    def _other_files(self, old: str) -> OtherFiles:
         return OtherFiles(self.version, (), self.git, (old, self.commit))
 
 
