@@ -81,7 +81,8 @@ def _carry_from_dates(
     for commit in _commits_to_try(
         repository, Place(old_path, place.start, place.end), dates, mentions
     ):
-        if best and best[0] >= (_CLEARLY if mentions else 0):
+        is_dated = commit.rstrip("^") in dates
+        if best and best[0] >= (_CLEARLY if mentions and is_dated else _FITS if mentions else 0):
             break
         old = repository.version(old_path, commit)
         if old is None or old.blob in seen or place.end > len(old.lines):
@@ -137,8 +138,8 @@ def _judge_carried(
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
         places = [change.new]
         if not certain and mentions and new is not None:
-            defined = _find_definition(new, mentions[0].name)
-            places += [defined] if defined and defined != change.new else []
+            nearest = _find_definition(new, mentions[0].name)
+            places += [nearest] if nearest and nearest != change.new else []
         return Verdict("right" if is_same else "moved", places, certain, reason, dated)
     proposals = [definition] if definition else []
     proposals += change.proposals
