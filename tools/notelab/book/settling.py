@@ -182,7 +182,7 @@ class Settling:
         return msgspec.structs.replace(citation, problem=problem)
 
     def _is_pin(self, name: str, ref: str) -> bool | None:
-        """Tell whether a tag or one's own branch is the pin; None if it isn't known or has moved."""
+        """Tell whether a tag or one's own branch is the pin; None if it isn't known or moved."""
         if (name, ref) not in self._refs:
             pin = self._pins[name].commit
             git = self._evidence.library.clone(self._evidence.source(name)) if pin else None
