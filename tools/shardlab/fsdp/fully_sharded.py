@@ -167,15 +167,17 @@ class FSDP(nn.Module):
         Args:
             values: "data" for the parameters, "grad" for the gradients of those that have one.
         """
-        whole: dict[str, Tensor] = {}
+        return {name: tensor.clone() for name, tensor in self.iterate_whole(values)}
+
+    def iterate_whole(self, values: str = "data") -> Iterator[tuple[str, Tensor]]:
+        """Yield the same, one unit at a time, so that a rank needn't hold the whole model."""
         for flat in self.flats:
             local_f = getattr(flat.shard_f, values)
             if local_f is None:
                 continue
             whole_F = flat.axis.all_gather(local_f.detach())
             for number, (name, leaf) in enumerate(zip(flat.layout.names, flat.leaves, strict=True)):
-                whole[name] = sharding.whole(leaf, flat.view(whole_F, number)).clone()
-        return whole
+                yield name, sharding.whole(leaf, flat.view(whole_F, number))
 
     def local_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield (name, piece) for each parameter of which this rank has a piece.
