@@ -35,10 +35,10 @@ from shardlab.training.step import StepGradients
 from tests.shardlab.difference import TOLERANCE, difference
 
 transformers: Any = pytest.importorskip(
-    "transformers", reason='transformers is not installed: pip install "transformers>=5,<6"'
+    "transformers", reason="transformers is not installed: make hf-env"
 )
 
-VOCAB, SEQUENCE, BATCH, LAYERS = 23, 24, 12, 5
+VOCAB, SEQUENCE, BATCH, LAYERS = 23, 24, 24, 5  # BATCH: 2 equal micro-batches a rank
 SIZES = {
     "vocab_size": VOCAB, "hidden_size": 96, "num_attention_heads": 24, "num_key_value_heads": 12,
     "intermediate_size": 48, "num_hidden_layers": LAYERS, "max_position_embeddings": SEQUENCE,
@@ -73,7 +73,7 @@ def text() -> Tensor:
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def theirs(request: Any, tmp_path_factory: Any) -> tuple[str, dict[str, Tensor], dict[str, Tensor]]:
+def oracle(request: Any, tmp_path_factory: Any) -> tuple[str, dict[str, Tensor], dict[str, Tensor]]:
     """A folder that transformers wrote; its logits and loss; and its gradients."""
     name, settings = MODELS[request.param]
     folder = tmp_path_factory.mktemp("transformers")
@@ -126,8 +126,8 @@ def step(
             wanted = wanted[:, model.context.positions(logits_BSv.shape[1])]
         begin = grid.tensor.rank * logits_BSv.shape[2]
         wanted = wanted[..., begin : begin + logits_BSv.shape[2]]
-        found = logits_BSv[..., : wanted.shape[2]].contiguous()
-        off["logits"] = max(off["logits"], difference(found, wanted.contiguous()))
+        local = logits_BSv[..., : wanted.shape[2]].contiguous()
+        off["logits"] = max(off["logits"], difference(local, wanted.contiguous()))
         return model.loss(logits_SBv, targets_of[int(number)])
 
     losses = run(
@@ -148,12 +148,12 @@ def step(
 
 @pytest.mark.parametrize("sizes", GRIDS, ids=lambda sizes: "-".join(map(str, sizes)))
 def test_logits_loss_and_gradients_are_those_of_transformers(
-    pool: Any, theirs: Any, sizes: Sequence[int], tmp_path: Path
+    pool: Any, oracle: Any, sizes: Sequence[int], tmp_path: Path
 ) -> None:
-    folder, right, gradients = theirs
-    found = pool(math.prod(sizes)).run(step, sizes, folder, right, str(tmp_path / "gradients"))
-    assert all(off <= TOLERANCE for rank in found for off in rank.values()), found
-    assert any("loss" in rank for rank in found)
+    folder, right, gradients = oracle
+    results = pool(math.prod(sizes)).run(step, sizes, folder, right, str(tmp_path / "gradients"))
+    assert all(off <= TOLERANCE for rank in results for off in rank.values()), results
+    assert any("loss" in rank for rank in results)
     written = {
         n: t
         for f in (tmp_path / "gradients").glob("*.safetensors")
@@ -166,11 +166,11 @@ def test_logits_loss_and_gradients_are_those_of_transformers(
 
 @pytest.mark.parametrize("changes", [{}, {"qkv_bias": True}, {"tie_embeddings": True}])
 def test_transformers_loads_what_was_written_and_computes_the_same(
-    changes: dict[str, Any], theirs: Any, tmp_path: Path
+    changes: dict[str, Any], oracle: Any, tmp_path: Path
 ) -> None:
     from dataclasses import replace
 
-    config = replace(read_config(theirs[0]), qkv_bias=None, tie_embeddings=False)
+    config = replace(read_config(oracle[0]), qkv_bias=None, tie_embeddings=False)
     with alone(0, 1) as world:
         grid = Grid(world=world)
         model = GPT(replace(config, **changes), tensor=grid.tensor, seed=7)

@@ -122,8 +122,8 @@ def read_config(folder: Path | str) -> GPTConfig:
             value = keys.pop(key, allowed[0])
             options = " or ".join(msgspec.json.encode(option).decode() for option in allowed)
             _require(value in allowed, f"{key} = {value!r} isn't supported, only {options}")
-        known = {key: value for key, value in keys.items() if key not in IGNORED}
-        settings = msgspec.structs.asdict(msgspec.convert(known, Settings))
+        keys = {key: value for key, value in keys.items() if key not in IGNORED}
+        settings = msgspec.structs.asdict(msgspec.convert(keys, Settings))
         ratio = settings["hidden"] / settings["heads"]
         _require(
             ratio == int(ratio) and head in (None, ratio),
@@ -157,20 +157,19 @@ def from_hf(path: Path | str, *, model: nn.Module | Sequence[nn.Module], grid: G
     with raise_on_all_ranks(everyone, grid.device, "read the weights", HFError):
         wrapped = any(isinstance(chunk, FSDP) for chunk in chunks)
         _require(not wrapped, "load the model before FSDP wraps it, or make it on meta")
-        theirs, ours = describe(read_config(root)), describe(_config_of(chunks))
+        config = _config_of(chunks)
+        stored, current = describe(read_config(root)), describe(config)
         differ = [
-            f"{key} = {theirs[key]} (here {ours[key]})"
-            for key in sorted(theirs.keys() - {"torch_dtype", "initializer_range"})
-            if theirs[key] != ours[key]
+            f"{key} = {stored[key]} (here {current[key]})"
+            for key in sorted(stored.keys() - {"torch_dtype", "initializer_range"})
+            if stored[key] != current[key]
         ]
         _require(not differ, f"{root} is another model: {', '.join(differ)}")
-        files = _open_files(root, shapes_of(_config_of(chunks)))
         parameters = [(name, p) for chunk in chunks for name, p in chunk.named_parameters()]
-        for name, parameter in parameters:
-            _check_dtypes(name, parameter, _config_of(chunks), files)
+        files = _open_files(root, shapes_of(config), master_of(parameters[0][1]).dtype)
     with raise_on_all_ranks(everyone, grid.device, "read its slices", HFError), torch.no_grad():
         for name, parameter in parameters:
-            read = partial(_read, name, parameter, _config_of(chunks), files)
+            read = partial(_read, name, parameter, config, files)
             if parameter.is_meta:
                 parameter.rows = partial(_rows, read)  # type: ignore[attr-defined]
             else:
@@ -198,7 +197,7 @@ def to_hf(
         HFError: on every rank: transformers has no such model, the folder isn't empty, or a file
             can't be written.
     """
-    root, everyone = Path(path), grid.axis(*DENSE)
+    root, everyone = Path(path).absolute(), grid.axis(*DENSE)
     chunks = [model] if isinstance(model, nn.Module) else list(model)
     token = torch.tensor([secrets.randbits(62)], device=grid.device)
     draft = root.with_name(f"{root.name}.draft-{int(everyone.broadcast(token)):016x}")
@@ -290,8 +289,10 @@ def _config_of(chunks: Sequence[nn.Module]) -> GPTConfig:
     return model.config
 
 
-def _open_files(root: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Return the open file of each tensor, once names and shapes are checked."""
+def _open_files(
+    root: Path, shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype
+) -> dict[str, Any]:
+    """Return the open file of each tensor, once names, shapes and dtypes are checked."""
     places = None
     if not (root / WEIGHTS).is_file():
         try:
@@ -313,27 +314,16 @@ def _open_files(root: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, 
             _require(name in shapes, f"{root / file} has {name}, which the model has not")
             place = file if places is None else places.get(name)
             _require(place == file, f"{root / file} has {name}, and {INDEX} says {place}")
-            shape = tuple(opened.get_slice(name).get_shape())
-            words = f"{name} is {list(shape)} in {root}, {list(shapes[name])} in the model"
-            _require(shape == shapes[name], words)
+            shape, kind = opened.get_slice(name).get_shape(), opened.get_slice(name)[:0].dtype
+            words = f"{name} is {shape} in {root}, {list(shapes[name])} in the model"
+            _require(tuple(shape) == shapes[name], words)
+            exact = str(kind)[6:] in DTYPES and torch.promote_types(kind, dtype) == dtype
+            words = f"{name} is {kind}, which {dtype} can't hold: make the model in another dtype"
+            _require(exact, words)
             files[name] = opened
     lost = sorted(shapes.keys() - files.keys())
     _require(not lost, f"{root} lacks {len(lost)} tensors: {', '.join(lost[:6])}")
     return files
-
-
-def _check_dtypes(
-    name: str, parameter: nn.Parameter, config: GPTConfig, files: Mapping[str, Any]
-) -> None:
-    """Refuse tensors that this parameter would round."""
-    dtype = master_of(parameter).dtype
-    for key in hf_views(name, parameter, config):
-        stored = files[key].get_slice(key)[:0].dtype
-        known = str(stored).removeprefix("torch.") in DTYPES
-        _require(
-            known and torch.promote_types(stored, dtype) == dtype,
-            f"{key} is {stored}, which {dtype} can't hold: make the model in another dtype",
-        )
 
 
 def _read(
@@ -415,12 +405,12 @@ def _complete(draft: Path, settings: dict[str, Any], shapes: Mapping[str, tuple[
         with safe_open(file, framework="pt") as opened:
             places |= dict.fromkeys(opened.keys(), name)
         file.rename(draft / name)
-    texts = {CONFIG: settings}
+    texts, dtype = {CONFIG: settings}, getattr(torch, settings["torch_dtype"])
     if len(files) > 1:
-        size = sum(map(prod, shapes.values())) * getattr(torch, settings["torch_dtype"]).itemsize
+        size = sum(map(prod, shapes.values())) * dtype.itemsize
         texts[INDEX] = {"metadata": {"total_size": size}, "weight_map": places}
     for name, content in texts.items():
         (draft / name).write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2))
         sync_to_disk(draft / name)
-    _open_files(draft, shapes)
+    _open_files(draft, shapes, dtype)
     sync_to_disk(draft)
