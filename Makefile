@@ -40,7 +40,7 @@ hf-env: ## set up transformers too, against which tests compare
 	$(call set-up,hf)
 
 check: check-env ## prove the workbook's notes (the main job)
-	@$(IN) notelab check
+	@$(IN) notelab check --by-lab
 
 test: test-env ## run the tests
 	@$(IN) pytest -n 3 --durations 12 --durations-min 2
@@ -89,6 +89,6 @@ lock: ## refresh the locks in .ci/lock (UPGRADE=--upgrade takes the newest of ev
 clean: ## remove everything that make made
 	rm -rf "$(VENV)" site .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	@echo "left: experiments/*/results/local (what your bench measured),"
+	@echo "left: experiments/*/results/local (what your bench measured), gpu-report, trace,"
 	@echo "      $${XDG_CACHE_HOME:-~/.cache}/shardbook (files that notes cite; it fills itself again),"
 	@echo "      $${XDG_DATA_HOME:-~/.local/share}/shardbook (your recall cards)"

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else the machine of the tests does, nothing is said of it."""
-    monkeypatch.setattr(noise, "watch_others", lambda: noise.Others(0.0, []))
+    monkeypatch.setattr(noise, "watch_others", lambda: noise.OtherPrograms(0.0, []))
 
 
 def run_command(*words: str) -> SimpleNamespace:
@@ -168,7 +168,7 @@ def test_a_busy_machine_is_the_first_line_and_its_time_is_the_budgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[Run] = []
-    others = noise.Others(0.87, [("chrome", 0.5), ("cc1plus", 0.3)])
+    others = noise.OtherPrograms(0.87, [("chrome", 0.5), ("cc1plus", 0.3)])
     monkeypatch.setattr(noise, "watch_others", lambda: others)
     monkeypatch.setattr(Run, "measure", lambda run, *_, **__: runs.append(run))
     path = tmp_path / "one.json"
@@ -182,7 +182,7 @@ def test_a_busy_machine_is_the_first_line_and_its_time_is_the_budgets(
     save(runs[-1].result, path)
     CliRunner().invoke(cli.bench, ["--resume", str(path), "--minutes", "20"])
     assert runs[-1].result.settings["minutes"] == 20
-    monkeypatch.setattr(noise, "watch_others", lambda: noise.Others(0.05, []))
+    monkeypatch.setattr(noise, "watch_others", lambda: noise.OtherPrograms(0.05, []))
     done = CliRunner().invoke(cli.bench, ["pipeline", "--out", str(path)])
     assert "this machine is busy" not in done.output
 

@@ -16,15 +16,16 @@ from tests.docs.page import ROOT
 # Lines of code: what the plan for the house asks, and what there may be today.
 LIMITS = {
     "tools/shardlab": (7_000, 8_950),
-    # N114 compares a lab with its earlier pages; `cite` looks in the tree of a source.
-    "tools/notelab": (8_000, 11_600),
+    # N114 compares a lab with its earlier pages; `cite` looks in the tree of a source; forms of
+    # citations, `audit` and `adopt`, and six languages more have structure rules.
+    "tools/notelab": (8_000, 12_900),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines).
     "tools/costlab": (6_000, 8_690),
     "tools/sitelab": (1_200, 1_850),
     "tools/pages": (1_600, 1_850),  # with the pages of lab 06
     "experiments": (1_900, 3_510),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 506  # in all these rooms; the plan asks for 370
+FILES = 517  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder

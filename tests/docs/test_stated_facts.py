@@ -30,8 +30,8 @@ COUNTED = re.compile(r"^    (\S+\.md) +(\d+) +(\d+) +(\d+)", re.M)  # words, cho
 def test_the_commands_page_shows_what_check_counts(page: str) -> None:
     lab = "experiments/35-ffn-by-hand"
     text = (ROOT / "docs/reference" / page).read_text("utf-8")
-    shown = text.partition(f"shardbook check {lab}\n")[2].partition("\n```\n\n*")[0]
-    done = run_program([sys.executable, "-m", "notelab", "check", "--offline", lab], cwd=ROOT)
+    shown = text.partition(f"shardbook check -v {lab}\n")[2].partition("\n```\n\n*")[0]
+    done = run_program([sys.executable, "-m", "notelab", "check", "-v", "--offline", lab], cwd=ROOT)
     assert COUNTED.findall(shown) == COUNTED.findall(done.stdout) != [], done.stderr
 
 

@@ -1,4 +1,4 @@
-"""What an adopter gets: a wheel that proves a lab with nothing else, and the kernels."""
+"""What an adopter gets: a wheel with checker and kernels, and none of the workbook's rooms."""
 
 import os
 import re
@@ -59,7 +59,9 @@ def adopted(wheel: Path) -> Path:
     return python.parent
 
 
-def test_the_wheel_holds_the_checker_with_what_it_needs_and_the_kernels(wheel: Path) -> None:
+def test_the_wheel_holds_checker_and_kernels_and_what_the_checker_needs_beside_them(
+    wheel: Path,
+) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {info.filename: info.file_size for info in archive.infolist()}
     metadata = f"shardbook-{__version__}.dist-info"
@@ -108,10 +110,12 @@ def test_the_notices_are_those_of_the_mermaid_that_is_vendored() -> None:
     assert notices.read_text("utf-8").startswith(f"mermaid.min.js (mermaid {number}) holds ")
 
 
-def test_an_adopter_has_our_two_packages_and_none_of_the_workbooks_rooms(adopted: Path) -> None:
+def test_an_adopter_has_checker_and_kernels_and_none_of_the_workbooks_rooms(
+    adopted: Path,
+) -> None:
     script = (
         "import importlib.util as u, notelab, shardlab; print(notelab.__file__, shardlab.__file__, "
-        "*(name for name in ('sitelab', 'costlab', 'pages') if u.find_spec(name)))"
+        "*(name for name in ('sitelab', 'pages', 'costlab') if u.find_spec(name)))"
     )
     done = run(adopted / "python", "-c", script)
     packages = ("notelab", "shardlab")
@@ -133,6 +137,24 @@ def test_an_adopters_checker_imports_no_torch_and_the_kernels_none_of_the_checke
     for package, refused in others.items():
         done = run(adopted / "python", "-c", script, package, *refused)
         assert done.returncode == 0 and done.stdout == "\n", done.stdout + done.stderr
+
+
+def test_an_adopter_proves_a_sharding(adopted: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs/reference/parity.md").read_text("utf-8")
+    (tmp_path / "my_model.py").write_text(page.split("```python\n")[1].split("```")[0], "utf-8")
+    command = [adopted / "python", "-m", "shardlab.parity", tmp_path / "my_model.py:build"]
+    done = run(*command, "--case", '{"tensor": 2}', "--steps", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 compositions equal one process in fp64" in done.stdout
+
+
+def test_without_torch_the_command_says_what_to_install(adopted: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(name='torch')", "utf-8")
+    done = run(adopted / "python", "-m", "shardlab.parity", "a.py:b", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "shardlab.parity: error: this Python has no torch: pip install 'shardbook[kernels]'\n"
+    )
 
 
 def test_an_adopter_proves_a_lab_and_is_told_of_a_range_that_slipped(

@@ -34,14 +34,17 @@ SUPPORTS = {
     "fsdp": ["", "FULL_SHARD"],
     "sequence_parallel": [False, True],
     "tied": [False, True],
+    "packed": [False, True],
 }
+DOCUMENTS = [0, 0, 0, 1, 1, 2, 2, 2]  # of each sequence's tokens
 
 
-def batch(step: int) -> tuple[Tensor, Tensor]:
-    """Tokens and targets [BATCH, SEQUENCE] of a step."""
+def batch(step: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """(tokens, documents) and targets of a step, each [BATCH, SEQUENCE]."""
     generator = torch.Generator().manual_seed(step)
     text = torch.randint(VOCAB, (BATCH, SEQUENCE + 1), generator=generator)
-    return text[:, :-1], text[:, 1:]
+    documents_BS = torch.tensor(DOCUMENTS).expand(BATCH, -1).contiguous()
+    return (text[:, :-1], documents_BS), text[:, 1:]
 
 
 class Norm(nn.Module):
@@ -105,9 +108,10 @@ class Llama(nn.Module):
 
     def __init__(
         self, grid: Grid, stage: int = 0, stages: int = 1, sequence_parallel: bool = False,
-        tied: bool = False,
+        tied: bool = False, packed: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.packed = packed
         self.grid, self.partial = grid, sequence_parallel and grid.tensor.size > 1
         self.context = ContextParallel(grid.context) if grid.context.size > 1 else None
         self.first, self.last, self.tied = stage == 0, stage == stages - 1, tied
@@ -128,18 +132,18 @@ class Llama(nn.Module):
     def tied_weight(self) -> nn.Parameter | None:
         return self.embedding.weight if self.tied and self.first != self.last else None
 
-    def hidden_shape(self, batch: int, sequence: int) -> tuple[int, int, int]:
-        sequence //= self.grid.context.size * (self.grid.tensor.size if self.partial else 1)
-        return sequence, batch, HIDDEN
+    def hidden_shape(self, batch: int, sequence: int) -> list[tuple[int, ...]]:
+        rows = sequence // self.grid.context.size // (self.grid.tensor.size if self.partial else 1)
+        return [(rows, batch, HIDDEN), (batch, sequence)]
 
-    def forward(self, x: Tensor, documents_BS: Tensor | None = None) -> Any:
-        """Return the logits, or the hidden states; with documents (hidden states, documents)."""
+    hidden_dtype = (torch.float64, torch.int64)
+
+    def forward(self, x: Tensor, documents_BS: Tensor) -> Any:
+        """Return the logits, or (hidden states, documents)."""
         x = self.embedding(x.t()) if self.first else x
         for block in self.layers.values():
-            x = block(x, documents_BS)
-        if self.last:
-            return self.head(self.norm(x))
-        return x if documents_BS is None else (x, documents_BS)
+            x = block(x, documents_BS if self.packed else None)
+        return self.head(self.norm(x)) if self.last else (x, documents_BS)
 
     def loss(self, logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
         return cross_entropy(logits_SBv, targets_BS.t(), axis=self.grid.tensor).mean()

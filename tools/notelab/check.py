@@ -10,6 +10,7 @@ from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import CheckSession, Workbook, open_labs
+from notelab.codes import RULES
 from notelab.errors import NotelabError, display_path
 from notelab.finding import Finding
 from notelab.lab.lab import LAB_FILE
@@ -22,7 +23,6 @@ from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
-from notelab.rules.quotations import find_quotations
 from notelab.rules.waivers import Waivers
 from notelab.sources.git.command import list_uncommitted
 
@@ -33,6 +33,7 @@ def check_labs(
     *,
     implicit: bool = False,
     strict: bool = False,
+    codes: frozenset[str] = frozenset(RULES),
 ) -> Report:
     """Check several labs and return one report.
 
@@ -43,6 +44,7 @@ def check_labs(
             is not a finding.
         strict: text that looks like a citation but is not checked is a finding. Otherwise it is
             counted.
+        codes: the rules whose findings are reported.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
@@ -52,18 +54,12 @@ def check_labs(
         books = open_labs(labs, bench)
         diagrams = _prefetch_diagrams(books, bench)
         for book, pages in zip(books, labs.values(), strict=True):
-            lab_report = _check_lab(
-                book, bench, diagrams, all_pages=pages is None, implicit=implicit
+            report.add(
+                check_book(book, bench, diagrams, all_pages=pages is None, implicit=implicit)
             )
-            report.add(lab_report if strict else _without_strict_findings(lab_report))
     finally:  # keep the results computed before an interrupt
         bench.cache.save()
-    return report
-
-
-def _without_strict_findings(report: Report) -> Report:
-    """Remove the findings that only a strict check reports."""
-    report.findings = [finding for finding in report.findings if finding.code != unjudged.STRICT]
+    report.keep(codes if strict else codes - {unjudged.STRICT})
     return report
 
 
@@ -75,9 +71,16 @@ def _prefetch_diagrams(books: list[Workbook], bench: CheckSession) -> Diagrams:
     return diagrams
 
 
-def _check_lab(
-    book: Workbook, bench: CheckSession, diagrams: Diagrams, *, all_pages: bool, implicit: bool
+def check_book(
+    book: Workbook,
+    bench: CheckSession,
+    diagrams: Diagrams | None = None,
+    *,
+    all_pages: bool = False,
+    implicit: bool = False,
 ) -> Report:
+    """Check an open lab; `all_pages` says that none of its pages was left out."""
+    diagrams = diagrams or _prefetch_diagrams([book], bench)
     rules = _LabRules(book, bench, diagrams)
     findings: list[Finding] = [*pins.pin_findings(book), *pins.release_findings(book)]
     tally = _Tally(display_path(book.lab.folder))
@@ -96,7 +99,7 @@ def _check_lab(
     )
     waivers = Waivers(book.lab, book.views)
     remaining = list(waivers.sift(set(findings)))
-    remaining += waivers.findings(all_pages=all_pages)
+    remaining += waivers.findings()
     unjudged_counts = Counter(
         finding.filename for finding in remaining if finding.code == unjudged.STRICT
     )
@@ -108,6 +111,7 @@ def _check_lab(
     return Report(
         findings=[finding for finding in ordered if finding not in to_do],
         to_do=to_do,
+        warnings=list(waivers.warnings(all_pages=all_pages)),
         notes=tally.notes,
         labs=[_report_lab(book, tally, waivers.waived.total(), len(to_do), all_pages=all_pages)],
     )
@@ -132,7 +136,7 @@ class _LabRules:
         yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
-        quotations = list(find_quotations(self._book, view))
+        quotations = list(constraints.find_quotations(self._book, view))
         yield from (finding for _, finding in quotations if finding)
         allowed = quotations if self._book.lab.file.lab.quotes else []
         yield from constraints.findings(view, self._pinned, [each.span for each, _ in allowed])
@@ -229,12 +233,13 @@ def _is_committed(book: Workbook) -> bool:
 
 
 def _find_unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:
-    """Return the cited files without structure rules whose language has such rules."""
+    """Return the cited files without a structure rule, each with the reason."""
     unparsed = {}
     for (source, path), citations in sorted(cited.items()):
         file = book.evidence.file(source, path)
-        if file and file.outline and file.outline.unread:
-            unparsed[f"{source}:{path}"] = Unparsed(file.outline.unread, citations)
+        if file and file.outline:
+            reason = file.outline.unread or "its language has no structure rule"
+            unparsed[f"{source}:{path}"] = Unparsed(reason, citations)
     return unparsed
 
 

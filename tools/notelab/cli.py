@@ -11,11 +11,12 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from notelab import __version__
+from notelab.audit.command import adopt, audit
 from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
@@ -24,6 +25,9 @@ from notelab.recall.command import recall
 from notelab.report.terminal import EXIT_FAULT, say, wants_colour, write
 
 EXIT_FINDINGS = 1
+if TYPE_CHECKING:
+    from notelab.report.outcome import Report
+    from notelab.report.text import Detail
 
 
 def main() -> None:
@@ -74,6 +78,8 @@ def cli() -> None:
 
 
 cli.add_command(new)
+cli.add_command(adopt)
+cli.add_command(audit)
 cli.add_command(compare)
 cli.add_command(recall)
 cli.add_command(repin)
@@ -87,12 +93,27 @@ cli.add_command(repin)
     default="text",
     show_default=True,
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
+@click.option(
+    "-q", "--quiet", "detail", flag_value="findings", help="Print findings only, and no summary."
+)
+@click.option("--by-lab", "detail", flag_value="labs", help="Print a line for each lab, too.")
+@click.option(
+    "-v", "--verbose", "detail", flag_value="tables", help="Print a table for each lab, too."
+)
+@click.option("--select", multiple=True, metavar="CODES", help="Report these rules only: N2,N601.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Don't report these rules.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option(
+    "--stdin-filename", default="-", metavar="NAME", help="With PATH `-`: the document's name."
+)
 @click.option(
     "--strict", is_flag=True, help="Fail on text that looks like a citation but isn't judged."
 )
 @click.option("--fix", "fixing", is_flag=True, help="Print certain fixes of citations, as a diff.")
 @click.option("--write", "writing", is_flag=True, help="With --fix: write them, and check again.")
+@click.option(
+    "--baseline", "shrinking", is_flag=True, help="Drop fixed findings from the labs' baselines."
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
@@ -100,28 +121,47 @@ def check(
     *,
     paths: tuple[Path, ...],
     output_format: str,
-    quiet: bool,
+    detail: "Detail | None",
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    exit_zero: bool,
+    stdin_filename: str,
     strict: bool,
     fixing: bool,
     writing: bool,
+    shrinking: bool,
     watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> int:
     """Check labs or single notes; without PATH, check every lab.
 
-    A PATH is a lab's folder, one of its pages, or any file that a lab depends on.
+    A PATH is a lab's folder, one of its pages, or any file that a lab depends on. `-` is one
+    document on standard input, without a lab.
     """
     from notelab.book.discovery import select_labs
     from notelab.book.opening import open_session
     from notelab.check import check_labs
+    from notelab.codes import RULES, select_codes
     from notelab.report.formats import render_report
 
     if writing and not fixing:
         raise click.UsageError("--write goes with --fix")
+    if shrinking and (select or ignore):
+        raise click.UsageError("--baseline needs every rule: leave --select and --ignore out")
+    if Path("-") in paths and (len(paths) > 1 or fixing or watch):
+        raise click.UsageError("standard input is checked alone, without --fix and --watch")
+
+    codes = select_codes(select, RULES) - select_codes(ignore)
+    is_input = paths == (Path("-"),)
+    quiet = detail == "findings"
 
     def run_check() -> int:
-        bench = open_session(mirrors, *paths, offline=offline)
+        bench = open_session(mirrors, *(() if is_input else paths), offline=offline)
+        if is_input:
+            from notelab.commands.one_file import check_input
+
+            return finish(check_input(stdin_filename, bench, codes))
         wanted, strays = select_labs(list(paths), bench.lab, may_be_nothing=quiet)
         diff = ""
         if fixing:
@@ -129,11 +169,15 @@ def check(
 
             diff = fix(wanted, bench, write=writing)
             write(diff, stderr=output_format != "text")
-        report = check_labs(wanted, bench, implicit=not paths, strict=strict)
+        report = check_labs(wanted, bench, implicit=not paths, strict=strict, codes=codes)
+        report.apply_baselines(wanted, shrink=shrinking and codes >= RULES.keys())
         for stray in strays if not quiet else []:
             say(f"note: {stray} belongs to no lab; not checked", stderr=True)
-        write(render_report(report, output_format, quiet=quiet))
-        return EXIT_FINDINGS if report.findings or (diff and not writing) else 0
+        return finish(report, has_fixes=bool(diff) and not writing)
+
+    def finish(report: "Report", *, has_fixes: bool = False) -> int:
+        write(render_report(report, output_format, detail or "line"))
+        return EXIT_FINDINGS if (report.findings or has_fixes) and not exit_zero else 0
 
     if watch:
         from notelab.commands.watching import keep_checking
@@ -160,6 +204,17 @@ def explain(rule: str | None, language: str) -> None:
             say(f"      {name:<28} {pages.summary(name, language)}")
         return
     write(pages.page(pages.code_of(rule), language))
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON schema of lab.toml, for editors."""
+    import msgspec
+
+    from notelab.lab.lab_file import LabFile
+    from notelab.report.formats import format_json
+
+    write(format_json(msgspec.json.schema(LabFile)))
 
 
 @cli.command()

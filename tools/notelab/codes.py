@@ -1,5 +1,9 @@
 """The rules' stable codes and their names. Each rule has a page in docs/reference/rules."""
 
+from collections.abc import Iterable
+
+from notelab.errors import NotelabError, did_you_mean
+
 RULES: dict[str, str] = {
     # N1xx: stop conditions
     "N101": "missing-page",
@@ -75,3 +79,18 @@ RULES: dict[str, str] = {
     "N701": "malformed-waiver",
     "N702": "idle-waiver",
 }
+
+
+def select_codes(typed: Iterable[str], default: Iterable[str] = ()) -> frozenset[str]:
+    """Return the codes that options name, each as a code or its beginning, with commas between.
+
+    Raises:
+        NotelabError: no rule's code begins like this.
+    """
+    parts = [part.strip().upper() for text in typed for part in text.split(",") if part.strip()]
+    for part in parts:
+        if not any(code.startswith(part) for code in RULES):
+            hint = did_you_mean(part, RULES) or "`shardbook explain` lists the rules"
+            raise NotelabError(f"{part[:40]!r} is no rule's code, nor how one begins", hint=hint)
+    chosen = frozenset(code for code in RULES if code.startswith(tuple(parts)))
+    return chosen if parts else frozenset(default)

@@ -53,7 +53,7 @@ def printed() -> tuple[str, str]:
 
 def _checked(note: Path, code: int) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "notelab", "check", note.name, "--offline"],
+        [sys.executable, "-m", "notelab", "check", "-v", note.name, "--offline"],
         cwd=note.parent,
         env={**os.environ, "FORCE_COLOR": "1"},
         capture_output=True,
@@ -71,7 +71,7 @@ def drawn(printed: tuple[str, str]) -> str:
     """Return a terminal that shows the command, twice, and what it printed, as SVG."""
     console = Console(record=True, width=WIDTH, file=Path(os.devnull).open("w"))  # noqa: SIM115
     good, bad = printed
-    command = Text(f"$ shardbook check {Path(NOTE).name}", style="bold")
+    command = Text(f"$ shardbook check -v {Path(NOTE).name}", style="bold")
     for line in (command, "…", Text.from_ansi(good), "", command, Text.from_ansi(bad)):
         console.print(line, soft_wrap=False)
     svg = console.export_svg(title="shardbook check", theme=THEME)

@@ -37,6 +37,7 @@ _tree = PageTree()
 _citations: dict[Path, dict[str, ResolvedCitation]] = {}
 _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
+_todays_cards = recall_cards.TodaysCards()
 _full_outputs: dict[str, str] = {}
 
 
@@ -148,8 +149,9 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning("%s", fault.format(file, root))
     live_citations.write_cards(content.cards, language, Path(config.site_dir))
     page.meta["mark"] = content.mark
-    # The changelog is in English, also in the Spanish site.
-    return f'<div lang="en">{content.html}</div>' if uri == CHANGELOG else content.html
+    if uri == CHANGELOG:  # in English, also in the Spanish site
+        return f'<div lang="en">{content.html}</div>'
+    return _todays_cards.add(content.html, page, language)
 
 
 def on_page_context(
@@ -187,7 +189,8 @@ on_post_page = CombinedEvent(_give_skeleton, _complete_page)
 
 @event_priority(-300)
 def on_post_build(config: MkDocsConfig) -> None:
-    """Split the search index, once all languages are built."""
+    """Fill the pages of cards and split the search index, once all languages are built."""
+    _todays_cards.fill()
     search_index.split_index(Path(config.site_dir), "es")
 
 

@@ -26,7 +26,7 @@ from shardlab.context.zigzag import positions
 from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import SURPLUS
 from shardlab.data.corpus import DTYPES, HEAD
-from shardlab.data.samples import Recipe, build_indices
+from shardlab.data.samples import SEPARATE_SHARE, Recipe, build_indices
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.routing import drop, load_loss
 from shardlab.grid.layout import Layout
@@ -50,13 +50,13 @@ FUNCTIONS = (
     *(memory.elements, build_indices, Recipe, greedy_order, normalize_weights),
     *(ExpertConfig, drop, load_loss, math.floor),
 )
+CONSTANTS = ("LAYER", "CORE", "PARAMETERS", "DENSE_PARAMETERS", "EXPERT_PARAMETERS")
 NAMES: dict[str, Any] = {
     **{each.__name__: each for each in FUNCTIONS},
-    **{name: getattr(memory, name) for name in ("LAYER", "CORE", "PARAMETERS")},
-    **{name: getattr(memory, name) for name in ("DENSE_PARAMETERS", "EXPERT_PARAMETERS")},
-    **{"HEAD": HEAD, "DTYPES": DTYPES, "SURPLUS": SURPLUS, "np": np, "torch": torch},
+    **{name: getattr(memory, name) for name in CONSTANTS},
+    **{"SEPARATE_SHARE": SEPARATE_SHARE, "SURPLUS": SURPLUS, "HEAD": HEAD, "DTYPES": DTYPES},
     **test_numerals.NAMES,  # whose `bubble` takes a schedule's name
-    **{"lost": bubble, "__builtins__": builtins},
+    **{"lost": bubble, "np": np, "torch": torch, "__builtins__": builtins},
 }
 
 
@@ -76,7 +76,7 @@ def read_exercises(text: str, *, spanish: bool = False) -> list[Exercise]:
     ]
 
 
-def has(words: str, text: str) -> bool:
+def contains(words: str, text: str) -> bool:
     """Return whether a text has these words, not as a part of a longer word or number."""
     return re.search(rf"(?<![\w.,]){re.escape(words)}(?!\w)", text) is not None
 
@@ -114,37 +114,48 @@ def find_wrong_equations(text: str) -> Iterator[str]:
             continue
         for left, right, side in zip(values, values[1:], sides[1:], strict=False):
             single = VALUE.fullmatch(side.strip(" ()"))
-            digits = len(single[1].partition(".")[2]) if single else 0
-            scale = SCALE.get(single[2] or "", 1) if single else 1
-            if single and f"{left / scale:.{digits}f}" == single[1].replace(",", ""):
-                continue
-            if single or not math.isclose(left, right):
+            if not single:
+                scale, digits, holds = 1, 0, math.isclose(left, right)
+            else:
+                scale, digits = SCALE.get(single[2] or "", 1), len(single[1].partition(".")[2])
+                holds = f"{left / scale:.{digits}f}" == single[1].replace(",", "")
+                if not digits and single[2] != "%":  # a whole number is hardly rounded
+                    holds = holds and math.isclose(left, right, rel_tol=0.005)
+            if not holds:
                 yield f"{whole}: gives {left / scale:,.{digits + 2}f}"
 
 
-def find_unexplained(exercise: Exercise, keys: set[str]) -> Iterator[str]:
-    """Yield each number of an answer that no rule explains."""
-    answer = exercise.answer
-    for bold in BOLD.findall(answer):
+def find_unexplained(exercise: Exercise, keys: set[str], given: set[str]) -> Iterator[str]:
+    """Yield each number of a problem that no rule explains."""
+    question, answer = exercise.question, exercise.answer.replace("**", "")
+    for bold in BOLD.findall(exercise.answer):
         if bold not in keys and NUMBER.search(bold):
             yield f"{bold} is not in exercises.toml"
-    plain = answer.replace("**", "")
-    known = {number for text in (exercise.question, *keys) for number in NUMBER.findall(text)}
-    for equation, _ in list_equations(answer):
+    for key in keys:
+        if not contains(key, f"{question} {answer}"):
+            yield f"the problem has no {key}"
+    stated = {value[0] for words in given | keys for value in VALUE.finditer(words)}
+    for value in VALUE.finditer(question):
+        if value[2] and value[0] not in stated:
+            yield f"nothing uses {value[0]}"
+    known = {number for text in (question, *keys) for number in NUMBER.findall(text)}
+    plain, operands = PLACE.sub(" ", answer), set[str]()
+    for equation, sides in list_equations(answer):
         plain = plain.replace(equation, " ")
-    for number in NUMBER.findall(PLACE.sub(" ", plain)):
+        singles = [side for side in sides if VALUE.fullmatch(side.strip(" ()"))]
+        known |= {number for side in singles for number in NUMBER.findall(side)}
+        operands |= {number for number in NUMBER.findall(equation) if len(number) > 2}
+    for number in (*NUMBER.findall(plain), *sorted(operands)):
         if number not in known:
             yield f"nothing explains {number}"
-    for key in keys:
-        if not has(key, f"{exercise.question} {answer}".replace("**", "")):
-            yield f"the problem has no {key}"
 
 
 def find_faults(exercise: Exercise, table: dict[str, Any]) -> list[str]:
     """Return what is wrong with a problem in English."""
     entries, names, faults = dict(table), dict(NAMES), []
-    for name, words in entries.pop("given", {}).items():
-        if not has(words, exercise.question):
+    given = entries.pop("given", {})
+    for name, words in given.items():
+        if not contains(words, exercise.question):
             faults.append(f"the question doesn't give {words}")
         match = VALUE.search(words)
         assert match, words
@@ -162,7 +173,7 @@ def find_faults(exercise: Exercise, table: dict[str, Any]) -> list[str]:
     return [
         *faults,
         *find_wrong_equations(exercise.answer),
-        *find_unexplained(exercise, {*entries}),
+        *find_unexplained(exercise, {*entries}, {*given.values()}),
     ]
 
 

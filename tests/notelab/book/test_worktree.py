@@ -21,7 +21,7 @@ NOTE = (
 
 
 @pytest.fixture
-def own(self_citing_lab: Lab) -> Lab:
+def worktree_lab(self_citing_lab: Lab) -> Lab:
     """Return a locked lab whose source is its own working tree."""
     lab_file = self_citing_lab.folder / "lab.toml"
     lab_file.write_text(lab_file.read_text().replace('"s-sha.txt"', '"HEAD"'))
@@ -52,71 +52,77 @@ def note(lab: Lab) -> str:
     return lab.folder.joinpath("note.md").read_text()
 
 
-def test_an_edit_elsewhere_and_a_commit_leave_all_green_and_the_lock_as_it_is(own: Lab) -> None:
-    lock = own.folder.joinpath("citations.lock").read_text()
-    edit(own, "twice\n", "twice\n\n\ndef more():\n    return 3\n")
-    assert find(own) == []
-    commit_all(own.root, "more")
-    assert find(own) == []
-    own.check()
-    assert own.folder.joinpath("citations.lock").read_text() == lock
+def test_an_edit_elsewhere_and_a_commit_leave_all_green_and_the_lock_as_it_is(
+    worktree_lab: Lab,
+) -> None:
+    lock = worktree_lab.folder.joinpath("citations.lock").read_text()
+    edit(worktree_lab, "twice\n", "twice\n\n\ndef more():\n    return 3\n")
+    assert find(worktree_lab) == []
+    commit_all(worktree_lab.root, "more")
+    assert find(worktree_lab) == []
+    worktree_lab.check()
+    assert worktree_lab.folder.joinpath("citations.lock").read_text() == lock
 
 
-def test_code_that_moves_is_found_and_cited_where_it_is(own: Lab) -> None:
-    edit(own, '"""Work."""\n', '"""Work."""\n\nimport math\n')
-    assert find(own) == [("N218", "`pkg/work.py:L6-L8`")]
-    fixing.fix({own.folder: None}, own.bench(), write=True)
-    assert "`pkg/work.py:6-8`" in note(own) and "`pkg/work.py#add_two`" in note(own)
-    assert find(own) == []
+def test_code_that_moves_is_found_and_cited_where_it_is(worktree_lab: Lab) -> None:
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\nimport math\n')
+    assert find(worktree_lab) == [("N218", "`pkg/work.py:L6-L8`")]
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert "`pkg/work.py:6-8`" in note(worktree_lab) and "`pkg/work.py#add_two`" in note(
+        worktree_lab
+    )
+    assert find(worktree_lab) == []
 
 
-def test_code_that_moves_to_another_file_is_found_there(own: Lab) -> None:
+def test_code_that_moves_to_another_file_is_found_there(worktree_lab: Lab) -> None:
     function = WORK[WORK.index("def add_one") : WORK.index("def add_two")]
-    edit(own, function, "")
-    own.root.joinpath("lib").mkdir()
-    own.root.joinpath("lib/sums.py").write_text(f'"""Sums."""\n\n\n\n{function}')
-    assert find(own) == [("N218", "`lib/sums.py:L5-L7`")]
-    fixing.fix({own.folder: None}, own.bench(), write=True)
-    assert "`lib/sums.py:5-7`" in note(own)
-    assert find(own) == []
+    edit(worktree_lab, function, "")
+    worktree_lab.root.joinpath("lib").mkdir()
+    worktree_lab.root.joinpath("lib/sums.py").write_text(f'"""Sums."""\n\n\n\n{function}')
+    assert find(worktree_lab) == [("N218", "`lib/sums.py:L5-L7`")]
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert "`lib/sums.py:5-7`" in note(worktree_lab)
+    assert find(worktree_lab) == []
 
 
-def test_a_renamed_file_is_found(own: Lab) -> None:
-    write(own, NOTE.partition(". Twice")[0])
-    own.check()
-    own.root.joinpath("pkg/work.py").rename(own.root / "pkg/task.py")
-    assert find(own) == [("N218", "`pkg/task.py:L4-L6`")]
-    fixing.fix({own.folder: None}, own.bench(), write=True)
-    assert "`pkg/task.py:4-6`" in note(own)
-    assert find(own) == []
+def test_a_renamed_file_is_found(worktree_lab: Lab) -> None:
+    write(worktree_lab, NOTE.partition(". Twice")[0])
+    worktree_lab.check()
+    worktree_lab.root.joinpath("pkg/work.py").rename(worktree_lab.root / "pkg/task.py")
+    assert find(worktree_lab) == [("N218", "`pkg/task.py:L4-L6`")]
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert "`pkg/task.py:4-6`" in note(worktree_lab)
+    assert find(worktree_lab) == []
 
 
-def test_code_that_changed_names_the_sentence_to_read_again(own: Lab) -> None:
-    edit(own, "number + 2", "number * 2")
-    [finding] = check_labs({own.folder: None}, own.bench()).findings
+def test_code_that_changed_names_the_sentence_to_read_again(worktree_lab: Lab) -> None:
+    edit(worktree_lab, "number + 2", "number * 2")
+    [finding] = check_labs({worktree_lab.folder: None}, worktree_lab.bench()).findings
     assert finding.code == "N219" and finding.found == "`add_two` is L9-L11"
     assert "“Twice two is what `add_two` computes: `work.py#add_two`.”" in finding.help
-    assert "citations.lock" not in fixing.fix({own.folder: None}, own.bench(), write=False)
-    assert own.check().findings == []  # it was read again and locked
+    assert "citations.lock" not in fixing.fix(
+        {worktree_lab.folder: None}, worktree_lab.bench(), write=False
+    )
+    assert worktree_lab.check().findings == []  # it was read again and locked
 
 
-def test_text_at_several_new_places_is_left_to_the_author(own: Lab) -> None:
-    write(own, "`add_one` returns its `total` (`pkg/work.py:L6`).")
-    own.check()
-    edit(own, '"""Work."""\n', '"""Work."""\n\n\ndef f(total):\n    return total\n')
-    edit(own, "def add_one", "def add_three")
-    codes = find(own)
+def test_text_at_several_new_places_is_left_to_the_author(worktree_lab: Lab) -> None:
+    write(worktree_lab, "`add_one` returns its `total` (`pkg/work.py:L6`).")
+    worktree_lab.check()
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\n\ndef f(total):\n    return total\n')
+    edit(worktree_lab, "def add_one", "def add_three")
+    codes = find(worktree_lab)
     assert codes == [("N218", "`pkg/work.py:L5` or `pkg/work.py:L10`")]
-    assert fixing.fix({own.folder: None}, own.bench(), write=True) == ""
+    assert fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True) == ""
 
 
 def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
-    own: Lab, tmp_path: Path
+    worktree_lab: Lab, tmp_path: Path
 ) -> None:
-    edit(own, "return twice", "return twice  # two")
-    commit_all(own.root, "newer")
+    edit(worktree_lab, "return twice", "return twice  # two")
+    commit_all(worktree_lab.root, "newer")
     shallow = tmp_path / "shallow"
-    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{own.root}", str(shallow))
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{worktree_lab.root}", str(shallow))
     clone = Lab(shallow, tmp_path / "none", "")
     assert [code for code, _ in find(clone)] == ["N219"]
     shutil.rmtree(shallow / ".git")  # not even git is needed for what is cited by its whole path
@@ -125,50 +131,50 @@ def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
     assert find(clone) == [("N212", "")]  # of the sentence that was removed
 
 
-def test_links_to_ones_own_repository_follow_the_working_tree(own: Lab) -> None:
-    git(own.root, "remote", "add", "origin", "https://code.example/o/own.git")
+def test_links_to_ones_own_repository_follow_the_working_tree(worktree_lab: Lab) -> None:
+    git(worktree_lab.root, "remote", "add", "origin", "https://code.example/o/own.git")
     blob = "https://code.example/o/own/blob"
-    head = git(own.root, "rev-parse", "HEAD")
-    edit(own, '"""Work."""\n', '"""Work."""\n\nimport math\n')
-    write(own, f"`add_one` is [here]({blob}/main/pkg/work.py#L6-L8).")
-    assert own.check().findings == []
-    write(own, f"`add_one` is [here]({blob}/{head}/pkg/work.py#L4-L6).")
-    assert [finding.code for finding in own.check().findings] == ["N201"]
+    head = git(worktree_lab.root, "rev-parse", "HEAD")
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\nimport math\n')
+    write(worktree_lab, f"`add_one` is [here]({blob}/main/pkg/work.py#L6-L8).")
+    assert worktree_lab.check().findings == []
+    write(worktree_lab, f"`add_one` is [here]({blob}/{head}/pkg/work.py#L4-L6).")
+    assert [finding.code for finding in worktree_lab.check().findings] == ["N201"]
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "missing"])
-def test_what_is_no_file_of_the_working_tree_is_a_finding(own: Lab, kind: str) -> None:
-    outside = own.root.parent / "secret.py"
+def test_what_is_no_file_of_the_working_tree_is_a_finding(worktree_lab: Lab, kind: str) -> None:
+    outside = worktree_lab.root.parent / "secret.py"
     outside.write_text(WORK)
-    path = own.root / "pkg/odd.py"
+    path = worktree_lab.root / "pkg/odd.py"
     if kind == "link":
         path.symlink_to(outside)
     elif kind == "folder":
         path.mkdir()
-    write(own, "`add_one` is `pkg/odd.py:L4-L6`.")
-    codes = {finding.code for finding in own.check().findings}
+    write(worktree_lab, "`add_one` is `pkg/odd.py:L4-L6`.")
+    codes = {finding.code for finding in worktree_lab.check().findings}
     assert codes & {"N203", "N213"}
 
 
-def test_windows_line_ends_of_a_checkout_change_nothing(own: Lab) -> None:
-    work = own.root / "pkg/work.py"
+def test_windows_line_ends_of_a_checkout_change_nothing(worktree_lab: Lab) -> None:
+    work = worktree_lab.root / "pkg/work.py"
     work.write_bytes(work.read_bytes().replace(b"\n", b"\r\n"))
-    assert find(own) == []
+    assert find(worktree_lab) == []
 
 
-def test_there_is_no_pin_to_move(own: Lab) -> None:
+def test_there_is_no_pin_to_move(worktree_lab: Lab) -> None:
     with pytest.raises(NotelabError, match="follows the working tree"):
-        pinning.pin(own.folder, "s", "main", own.bench())
+        pinning.pin(worktree_lab.folder, "s", "main", worktree_lab.bench())
     with pytest.raises(NotelabError, match="follows the working tree"):
-        migrate.open_migration(own.folder, "s", "main", own.bench())
-    lab_file = own.folder / "lab.toml"
+        migrate.open_migration(worktree_lab.folder, "s", "main", worktree_lab.bench())
+    lab_file = worktree_lab.folder / "lab.toml"
     lab_file.write_text(lab_file.read_text().replace('path = "."', 'url = "https://example.org/x"'))
     with pytest.raises(NotelabError, match="can only be"):
-        load(own.folder)
+        load(worktree_lab.folder)
 
 
-def test_a_commit_of_a_cited_file_alone_checks_the_lab_that_cites_it(own: Lab) -> None:
-    wanted, strays = select_labs([own.root / "pkg/work.py"], load)
-    assert list(wanted) == [own.folder] and not strays
-    wanted, strays = select_labs([own.root / "pkg/other.py"], load, may_be_nothing=True)
+def test_a_commit_of_a_cited_file_alone_checks_the_lab_that_cites_it(worktree_lab: Lab) -> None:
+    wanted, strays = select_labs([worktree_lab.root / "pkg/work.py"], load)
+    assert list(wanted) == [worktree_lab.folder] and not strays
+    wanted, strays = select_labs([worktree_lab.root / "pkg/other.py"], load, may_be_nothing=True)
     assert not wanted

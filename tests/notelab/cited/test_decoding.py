@@ -62,6 +62,7 @@ def test_the_summary_names_a_file_that_this_python_cannot_parse(scratch: Scratch
         assert file[0] == "up:pkg/scaler.py"
         assert (lab.unstructured, file[1].citations) == (4, 4)
         assert f"Python {VERSION} can't parse line 2" in file[1].reason
-    done = scratch.run("check")
+    assert "without a structure rule (up:pkg/scaler.py)" in scratch.run("check").stdout
+    done = scratch.run("check", "-v")
     assert done.returncode == 0, done.stdout
     assert f"up:pkg/scaler.py  4 citations: Python {VERSION} can't parse line 2" in done.stdout

@@ -1,4 +1,4 @@
-"""C, C++, CUDA and Rust files have symbols and statements; a plain text has lines and names."""
+"""Files of eight languages have symbols and statements; a plain text has lines and names."""
 
 import sys
 import textwrap
@@ -110,7 +110,134 @@ RUST = textwrap.dedent(
     fn after() {}
     """
 )
-FILES = {"a.cu": CUDA, "a.rs": RUST}
+GO = textwrap.dedent(
+    """\
+    package ring
+
+    // Ring is one.
+    type Ring struct {
+    \tRank int
+    }
+
+    type Sender interface {
+    \tSend(to int) error
+    }
+
+    const (
+    \tA = iota
+    \tB
+    )
+
+    // Send sends.
+    func (r *Ring[T]) Send(to int) error {
+    \tif to > 0 {
+    \t\tone()
+    \t} else if to < 0 {
+    \t\ttwo()
+    \t} else {
+    \t\tthree()
+    \t}
+    \tswitch to {
+    \tcase 1:
+    \t\ta()
+    \t\tb()
+    \tdefault:
+    \t\tc()
+    \t}
+    \tx := Ring{
+    \t\tRank: 1,
+    \t\tnext: nil,
+    \t}
+    \treturn nil
+    }
+    """
+)
+JAVA = textwrap.dedent(
+    """\
+    package a;
+    /** A ring. */
+    @Foo
+    public class Ring<T> extends B {
+        private int rank;
+        /** Sends. */
+        @Override
+        public int send(int to,
+                        int from) throws E {
+            if (to > 0) {
+                one();
+            } else {
+                three();
+            }
+            try {
+                a();
+            } catch (E e) {
+                b();
+            } finally {
+                c();
+            }
+            switch (to) {
+                case 1:
+                    a();
+                    break;
+                default:
+                    b();
+            }
+            return 0;
+        }
+        Ring() { this.rank = 1; }
+        enum Kind {
+            RING,
+            TREE;
+        }
+    }
+    """
+)
+TYPESCRIPT = textwrap.dedent(
+    """\
+    import {
+      a,
+      b,
+    } from "x";
+
+    /** A ring. */
+    export class Ring<T> extends B {
+      handler = (x: number) => {
+        go(x);
+      };
+      /** Sends. */
+      @dec()
+      async send(to: number): Promise<void> {
+        await one(to);
+      }
+    }
+    export interface Opts {
+      name: string;
+      run(x: number): void;
+    }
+    export const build = async (opts: Opts) => {
+      const x = { a: 1 };
+      return x;
+    };
+    namespace N {
+      export function inner() {
+        return 1;
+      }
+    }
+    """
+)
+TSX = """\
+export const View = () => (
+  <p>{name}</p>
+);
+"""
+FILES = {
+    "a.cu": CUDA,
+    "a.rs": RUST,
+    "a.go": GO,
+    "a.java": JAVA,
+    "a.ts": TYPESCRIPT,
+    "a.tsx": TSX,
+}
 
 
 def accepted(path: str, first: str, last: str) -> bool:
@@ -144,7 +271,30 @@ def test_symbols_are_found_in_templates_structs_and_impls() -> None:
             ("Ring.send", "function"),
             ("after", "function"),
         ],
+        "a.go": [("Ring", "class"), ("Sender", "class"), ("Ring.Send", "function")],
+        "a.java": [
+            ("Ring", "class"),
+            ("Ring.send", "function"),
+            ("Ring.Ring", "function"),
+            ("Ring.Kind", "class"),
+        ],
+        "a.ts": [
+            ("Ring", "class"),
+            ("Ring.handler", "function"),
+            ("Ring.send", "function"),
+            ("Opts", "class"),
+            ("build", "function"),
+            ("N", "class"),
+            ("N.inner", "function"),
+        ],
+        "a.tsx": [("View", "function")],
     }
+
+
+@pytest.mark.parametrize("path", ["a.js", "a.jsx", "a.mjs", "a.ts", "a.tsx"])
+def test_every_ending_of_javascript_is_read(path: str) -> None:
+    file = outline.of_file(path, b"const one = (a) => {\n  return a;\n};\n")
+    assert [(symbol.name, symbol.line, symbol.last) for symbol in file.symbols] == [("one", 1, 3)]
 
 
 @pytest.mark.parametrize("path", ["a.c", "a.h", "a.hpp", "a.cc", "a.cpp", "a.cu", "a.cuh"])
@@ -172,6 +322,26 @@ def test_every_ending_of_the_family_is_read(path: str) -> None:
         pytest.param("a.cu", "} catch", "report(error)", id="a handler"),
         pytest.param("a.cu", "#ifdef", "#endif", id="a conditional part"),
         pytest.param("a.cu", "struct Channel", "int rank", id="the head of a struct"),
+        pytest.param("a.cu", "int rank", "void send", id="neighbours: a field and a method"),
+        pytest.param("a.go", "// Ring is", "}", id="a type with its comment"),
+        pytest.param("a.go", "func (r", "func (r", id="a method's signature"),
+        pytest.param("a.go", "} else if", "two()", id="a branch of Go"),
+        pytest.param("a.go", "} else {", "three()", id="the last branch of Go"),
+        pytest.param("a.go", "case 1", "b()", id="a case of Go"),
+        pytest.param("a.go", "Rank: 1", "next: nil", id="the entries of a literal"),
+        pytest.param("a.go", "A = iota", "A = iota", id="a constant"),
+        pytest.param("a.go", "Send(to int)", "Send(to int)", id="a member of an interface of Go"),
+        pytest.param("a.java", "@Foo", "public class", id="a class's head with its annotation"),
+        pytest.param("a.java", "public int send", "int from", id="a signature of Java"),
+        pytest.param("a.java", "} finally", "c();", id="a finally"),
+        pytest.param("a.java", "case 1", "break;", id="a case of Java"),
+        pytest.param("a.java", "RING", "TREE", id="the constants of an enum"),
+        pytest.param("a.ts", "a,", "b,", id="imported names"),
+        pytest.param("a.ts", "handler =", "};", id="a function in a field"),
+        pytest.param("a.ts", "@dec()", "async send", id="a decorated signature"),
+        pytest.param("a.ts", "export const build", "};", id="a constant that is a function"),
+        pytest.param("a.ts", "run(x", "run(x", id="a member of an interface"),
+        pytest.param("a.tsx", "export const View", ");", id="a component"),
         pytest.param("a.rs", "#[derive", "}", id="a struct with its attribute"),
         pytest.param("a.rs", "/// A ring", "}", id="a struct with its comment"),
         pytest.param("a.rs", "pub fn send", "pub fn send", id="a signature"),
@@ -191,7 +361,13 @@ def test_what_a_careful_reader_cites_is_accepted(path: str, first: str, last: st
         pytest.param("a.cu", "i += blockDim", "sum += in", id="from the midst of a header"),
         pytest.param("a.cu", "out[2]", "int rank", id="from one symbol into another"),
         pytest.param("a.cu", "T sum = 0", "for (int", id="half a header"),
-        pytest.param("a.cu", "int rank", "void send", id="a field and a method"),
+        pytest.param("a.cu", "struct Channel", "void send", id="a struct's head and a method"),
+        pytest.param("a.go", "one()", "} else if", id="from a branch into the next"),
+        pytest.param("a.go", "Rank: 1", "return nil", id="from an entry into a statement"),
+        pytest.param("a.java", "one();", "switch (to)", id="from a branch into a switch"),
+        pytest.param("a.java", "public class", "return 0", id="a class's head and a method"),
+        pytest.param("a.ts", "go(x)", "async send", id="from a handler into a method"),
+        pytest.param("a.ts", "export interface", "const x", id="from an interface on"),
         pytest.param("a.cu", "reduce_kernel<", "in,", id="half a call"),
         pytest.param("a.rs", "to,", "match frame", id="from an argument into a match"),
         pytest.param("a.rs", "two()", "fn after", id="from one function into another"),
@@ -202,7 +378,9 @@ def test_what_no_reader_takes_for_a_unit_is_refused(path: str, first: str, last:
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00\xff" * 50, b"(" * 90_000, b"{" * 9_000, b"}\n" * 9])
-@pytest.mark.parametrize("path", ["a.c", "a.cpp", "a.cu", "a.rs"])
+@pytest.mark.parametrize(
+    "path", ["a.c", "a.cpp", "a.cu", "a.rs", "a.go", "a.java", "a.js", "a.ts", "a.tsx"]
+)
 def test_nothing_that_a_repository_holds_breaks_the_reader(path: str, junk: bytes) -> None:
     outline.of_file(path, junk)
 
@@ -241,6 +419,10 @@ def test_a_kernel_is_judged_and_a_text_is_counted_apart(mixed: Scratch) -> None:
     assert [(note.proved, note.unstructured) for note in report.notes] == [(2, 1), (2, 1)]
     output = mixed.run("check", "experiments/01-scratch").stdout
     assert "2 of them in files without a structure rule" in output
+    (lab,) = mixed.check().labs
+    ((name, unparsed),) = lab.unparsed.items()
+    assert (name.endswith((".txt", ".md", ".sh", ".yml")), unparsed.citations) == (True, 2)
+    assert "its language has no structure rule" in unparsed.reason
 
 
 @pytest.mark.parametrize(

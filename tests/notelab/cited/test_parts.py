@@ -196,8 +196,6 @@ def test_what_a_careful_reader_cites_is_accepted(first: str, last: str) -> None:
         pytest.param('"beta": {', '"deep": beta', id="half an entry"),
         pytest.param('"ü", beta', '"ü", beta', id="a line with two elements"),
         pytest.param("# and why", "# What it is not", id="from the midst of a paragraph"),
-        pytest.param("def size", "return 1", id="a property and the next method"),
-        pytest.param("def many(a: str)", "pass", id="an overload and the next function"),
         pytest.param("and no more", "import os", id="from a docstring into the code"),
     ],
 )  # fmt: skip

@@ -94,6 +94,9 @@ def test_the_outline_names_symbols_with_decorators_and_comments() -> None:
         ("class Holder", 'kind = "holder"'),
         ("def inner", "return inner"),
         ("async def put", "async def put"),
+        ("LIMIT = 3", "return delta"),
+        ("def first", "return LIMIT"),
+        ('kind = "holder"', "async def put"),
     ],
 )
 def test_a_range_of_whole_statements_in_one_symbol_fits(start: str, end: str) -> None:
@@ -119,10 +122,8 @@ def test_a_range_may_not_end_inside_a_statement_or_on_a_comment(end: str) -> Non
     ("start", "end", "crossed"),
     [
         ("return delta", "return LIMIT", "first"),
-        ("LIMIT = 3", "return delta", "first"),
-        ("def first", "return LIMIT", "first"),
         ("class Holder", "def inner", "Holder.get"),
-        ('kind = "holder"', "return inner", "Holder.get"),
+        ('kind = "holder"', "def inner", "Holder.get"),
         ("return inner", "async def put", "Holder.get"),
     ],
 )
@@ -186,3 +187,9 @@ def test_a_file_that_no_reader_can_parse_has_lines_and_names_and_no_structure() 
     broken = outline.of_file("x.py", b"def broken(:\n")
     assert (broken.lines, broken.structured) == (1, False)
     assert broken.names_between(1, 1) == {"broken"}
+
+
+def test_of_equally_rare_names_an_identifier_is_proposed_before_a_word() -> None:
+    plain = outline.of_file("a.md", b"common word\n" * 15 + b"common, and telling a_name\n")
+    weak = range_fit.weakness(plain, 16, 16, {"common"})
+    assert weak is not None and weak.better == ["a_name", "telling"]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from notelab.cli import cli
@@ -23,9 +24,73 @@ from tests.running import run_program
 def test_check_without_a_path_proves_every_lab_and_says_what_was_proved(scratch: Scratch) -> None:
     done = scratch.run("check")
     assert done.returncode == 0, done
-    assert "4 citations: 4 proved" in done.stdout
-    assert "  experiments/01-scratch/\n    note.md " in done.stdout
+    assert done.stdout == "2 pages, 4 citations: 4 proved, 0 diagrams, 0 findings\n"
     assert done.stderr == ""
+
+
+def test_the_labs_have_a_line_or_a_table_where_they_are_asked_for(scratch: Scratch) -> None:
+    last = "2 pages, 4 citations: 4 proved, 0 diagrams, 0 findings\n"
+    counts = "2 pages, 4 citations: 4 proved, 0 diagrams"
+    assert scratch.run("check", "--by-lab").stdout == f"experiments/01-scratch: {counts}\n{last}"
+    tables = scratch.run("check", "-v").stdout
+    assert "  experiments/01-scratch/\n    note.md " in tables and tables.endswith(f"\n{last}")
+
+
+def test_rules_are_selected_and_ignored_by_code_or_its_beginning(scratch: Scratch) -> None:
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+
+    def codes(*options: str) -> set[str]:
+        report = json.loads(scratch.run("check", "--output-format", "json", *options).stdout)
+        return {finding["code"] for finding in report["findings"]}
+
+    assert codes() == {"N208", "N503"}
+    assert codes("--select", "N5") == {"N503"}
+    assert codes("--select", "N2,N5", "--ignore", "N208") == {"N503"}
+    assert codes("--ignore", "n503", "--ignore", "N208") == set()
+    assert scratch.run("check", "--ignore", "N2,N5").returncode == 0
+    assert scratch.run("check", "--exit-zero").returncode == 0
+    wrong = scratch.run("check", "--select", "N2O")
+    assert wrong.returncode == 2 and "'N2O' is no rule's code" in wrong.stderr
+
+
+def check_input(text: str, *options: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "SHARDBOOK_CACHE": str(folder / "cache"), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "notelab", "check", "-", *options]
+    return run_program(command, cwd=folder, env=environment, input=text)
+
+
+def test_a_document_on_standard_input_needs_no_lab(scratch: Scratch, tmp_path: Path) -> None:
+    own = scratch.upstream
+    good = check_input("`uses` grows in `scaler.py:14-15`.\n", folder=own)
+    assert (good.returncode, good.stdout.count("\n")) == (0, 1), good
+    bad = check_input("`uses` grows in `pkg/scaler.py:L14-L99`.\n", folder=own)
+    assert bad.returncode == 1 and bad.stdout.startswith("-:1:17 N205 ")
+    name = "docs/a.md"
+    beside = check_input("[it](../pkg/gone.py#L4)\n", "--stdin-filename", name, folder=own)
+    assert beside.stdout.startswith(f"{name}:1:1 N203 ") and "`pkg/gone.py`" in beside.stdout
+    nowhere = tmp_path / "empty"
+    nowhere.mkdir()
+    alone = check_input("`a.py:4`, `b.py:9-3`\n", folder=nowhere)
+    assert [line.split()[1] for line in alone.stdout.split("\n") if line[:1] == "-"] == ["N202"]
+    assert check_input("x\n", "note.md", folder=own).returncode == 2
+
+
+def test_the_schema_of_the_lab_file_has_its_keys(scratch: Scratch) -> None:
+    schema = json.loads(scratch.run("schema").stdout)
+    lab = schema["$defs"]["LabTable"]
+    assert {"max-lines", "quotes", "style"} <= set(lab["properties"])
+    assert lab["additionalProperties"] is False and lab["required"] == ["title"]
+
+
+def test_the_action_runs_the_checker_of_its_own_commit() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    steps = action["runs"]["steps"]
+    assert action["runs"]["using"] == "composite"
+    assert all("shell" in step for step in steps if "run" in step)
+    assert any('pip install "$GITHUB_ACTION_PATH"' in step.get("run", "") for step in steps)
+    # Inputs reach the shell as variables, so that none of them is run as a command.
+    assert not any("${{" in step.get("run", "") for step in steps)
+    assert "--output-format github" in steps[-1]["run"]
 
 
 def test_a_finding_is_a_line_with_its_place_and_code_and_exit_1(scratch: Scratch) -> None:
@@ -41,7 +106,7 @@ def test_json_is_one_object_alone_on_standard_output(scratch: Scratch) -> None:
     scratch.replace("note.md", "L14-L15", "L15-L17")
     done = scratch.run("check", "--output-format", "json")
     report = json.loads(done.stdout)
-    assert set(report) == {"findings", "notes", "labs"}
+    assert set(report) == {"findings", "warnings", "notes", "labs"}
     finding = next(each for each in report["findings"] if each["code"] == "N208")
     assert finding["name"] == RULES["N208"]
     assert finding["filename"] == "experiments/01-scratch/note.md"
@@ -56,6 +121,7 @@ def test_the_other_formats_name_code_and_place(scratch: Scratch) -> None:
     github = scratch.run("check", "--output-format", "github").stdout
     assert "::error file=experiments/01-scratch/note.md,line=10," in github
     assert "title=N208 off-statement::" in github
+    assert "nearest that fits: `pkg/scaler.py:L15-L16`" in github
     sarif = json.loads(scratch.run("check", "--output-format", "sarif").stdout)
     results = sarif["runs"][0]["results"]
     assert sarif["version"] == "2.1.0"
@@ -370,6 +436,6 @@ def test_what_was_proved_of_the_workbooks_own_pages_fits_into_80_columns() -> No
     for some in (names[first : first + 40] for first in range(0, len(names), 40)):
         notes = [NoteReport(name, "lab", "en", 12_000, 99, 999, 888, 111, 20) for name in some]
         lab = LabReport("A lab", "lab", [], len(some), 999, 888, 111, 20, {}, 0)
-        text = write(Report([], notes, [lab]), colour=False)
+        text = write(Report([], notes, [lab]), colour=False, detail="tables")
         assert all(f" {name.rpartition('/')[2]} " in text for name in some)
         assert [line for line in text.splitlines()[:-1] if len(line) > 80] == []

@@ -99,11 +99,11 @@ def test_lines_that_the_lock_finds_elsewhere_are_cited_there_and_locked(lab: Lab
 
 
 def test_a_range_that_moves_to_where_another_was_leaves_both_locked(lab: Lab) -> None:
-    form = "`pkg/work.py:L1` and `pkg/work.py:L4` and `pkg/work.py:L6`"
+    form = "`pkg/work.py:L1` and `pkg/work.py:L4, L6`"
     assert "N210" not in {finding.code for finding in lab.judge(form).findings}
     old = lock_file.load(lab.folder / "citations.lock")
     slip(lab)
-    assert fix(lab, form) == "`pkg/work.py:L1` and `pkg/work.py:L6` and `pkg/work.py:L8`"
+    assert fix(lab, form) == "`pkg/work.py:L1` and `pkg/work.py:L6, L8`"
     new = lock_file.load(lab.folder / "citations.lock")
     assert old and new
     hashes = [[entry.sha256 for entry in lock.citations["s"].values()] for lock in (old, new)]

@@ -88,10 +88,13 @@ def test_what_is_no_citation_is_left_alone(text: str) -> None:
 
 
 def test_lines_apart_from_their_path_may_be_several() -> None:
-    text = "Lines 3 and 9-11 of `a.py`, and b/c.py:1-3, 12."
+    text = "Lines 3 and 9-11 of `a.py`, b/c.py:1-3, 12; `d.py:5/7,:9`."
     citations = read(f"{FRONT}{text}\n").citations
     places = [(each.path, each.first, each.last) for each in citations]
-    assert places == [("a.py", 3, 3), ("a.py", 9, 11), ("b/c.py", 1, 3), ("b/c.py", 12, 12)]
+    assert places == [
+        *[("a.py", 3, 3), ("a.py", 9, 11), ("b/c.py", 1, 3), ("b/c.py", 12, 12)],
+        *[("d.py", 5, 5), ("d.py", 7, 7), ("d.py", 9, 9)],
+    ]
 
 
 def test_the_words_of_a_path_are_no_names_of_its_lines() -> None:
@@ -176,7 +179,7 @@ def test_the_forms_of_the_known_hosts_are_read(linked: Scratch, old: str, new: s
 @pytest.mark.parametrize(
     ("change", "code", "reason"),
     [
-        (("{commit}", "main"), "N201", "`main`, which moves"),
+        (("{commit}", "next"), "N201", "`next`, which moves"),
         (("{commit}", "1" * 40), "N216", "another commit of `up`"),
         (("/me/up", "/me/other"), "N216", "`example.invalid/me/other`, which is no source"),
         (("scaler.py", "scalar.py"), "N203", "no source has"),

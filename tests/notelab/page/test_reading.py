@@ -90,6 +90,15 @@ def test_front_matter_that_is_no_yaml_says_where() -> None:
     assert front.span.row in (2, 3, 4)
 
 
+def test_front_matter_that_is_no_table_is_a_problem() -> None:
+    assert "not a table" in reading.read("---\n- title\n---\n").front.problem
+
+
+def test_a_link_to_lines_in_an_unknown_form_cites_no_lines() -> None:
+    citation = reading.read("A [sum](pkg/work.py#L4-L6-L9).").citations[0]
+    assert citation.problem and (citation.first, citation.last) == (0, 0)
+
+
 @settings(deadline=None)
 @given(
     st.lists(

@@ -5,6 +5,7 @@ changed about the proposals is tried on the other half alone.
 """
 
 import re
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import msgspec
 from notelab.repin.changes import CitationChange, Kind, Place
 from notelab.repin.classify import classify_change
 from notelab.repin.line_map import LineMap
+from notelab.repin.moved_lines import MovedLines
 from notelab.repin.other_files import OtherFiles
 from notelab.repin.version import CitedLines
 from notelab.sources.git.command import GitCommand
@@ -124,7 +126,14 @@ def classify(judged: Judged, clone: Clone) -> CitationChange:
     )
     cited = CitedLines(before, place.start, place.end, judged.anchors)
     after, line_map = clone.version(new, place.path), clone.between(old, new, place.path)
-    return classify_change(cited, after, line_map, other_files.find)
+    moved_lines = _find_moved_lines(clone, old, new)
+    return classify_change(cited, after, line_map, other_files.find, moved_lines)
+
+
+@cache
+def _find_moved_lines(clone: Clone, old: str, new: str) -> MovedLines:
+    git, commits = GitCommand(Path(clone.folder)), (f"core_v{old}", f"core_v{new}")
+    return MovedLines(lambda path: clone.version(new, path), git, commits)
 
 
 def project_by_hunks(judged: Judged, clone: Clone) -> list[Place]:

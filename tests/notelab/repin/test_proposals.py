@@ -94,6 +94,49 @@ def test_without_the_old_text_only_an_unchanged_file_is_carried(scratch: Scratch
     assert "the old text is not available" in text_run.stdout
 
 
+TOTALS = """\
+def report_totals(left, right, weights):
+    weighted_left = left.total * weights.left_share
+    weighted_right = right.total * weights.right_share
+    return weighted_left + weighted_right + weights.base
+"""
+
+
+def prepare_totals(scratch: Scratch) -> None:
+    """Let the notes cite two lines of a function that the next release changes."""
+    scratch.upstream.joinpath("pkg/scaler.py").write_text(f"{UPSTREAM}\n\n{TOTALS}")
+    scratch.release({"L22-L25": "L29-L31", "`combine`": "`weighted_left`"})
+    scratch.lock()
+
+
+def test_lines_that_moved_into_another_function_of_another_file_are_proposed(
+    scratch: Scratch,
+) -> None:
+    prepare_totals(scratch)
+    body = "".join(TOTALS.splitlines(keepends=True)[1:])
+    add(scratch, "pkg/sums.py", f"import math\n\n\ndef sum_up(left, right, weights):\n{body}")
+    release(scratch, UPSTREAM, "v2")
+    kind, places = list_proposals(scratch, "29-31")
+    assert (kind, places[0]) == ("edited", ("pkg/sums.py", 5, 7))
+
+
+def test_lines_of_which_too_few_moved_are_gone_and_the_search_is_named(scratch: Scratch) -> None:
+    prepare_totals(scratch)
+    line = TOTALS.splitlines()[1]
+    add(scratch, "pkg/sums.py", f"def sum_up(left, weights):\n{line}\n    return weighted_left\n")
+    release(scratch, UPSTREAM, "v2")
+    assert list_proposals(scratch, "29-31") == ("gone", [])
+    assert "found in no file of the new commit" in scratch.run("repin", "up", "v2").stdout
+
+
+def test_a_line_that_many_files_took_over_is_no_trace(scratch: Scratch) -> None:
+    prepare_totals(scratch)
+    for number in range(21):
+        add(scratch, f"pkg/s{number}.py", TOTALS.replace("report_totals", f"sum_{number}"))
+    release(scratch, UPSTREAM, "v2")
+    assert list_proposals(scratch, "29-31") == ("gone", [])
+
+
 def test_a_name_of_the_alarm_has_one_flag(scratch: Scratch) -> None:
     release(scratch, UPSTREAM.replace("uses", "calls"), "v2")
     ran = scratch.run("repin", "up", "v2", "--output-format", "json", "--offline")

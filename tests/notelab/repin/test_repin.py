@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from notelab.repin import journal
+from notelab.repin.version import enclosing_chains
 from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
 MOVED = UPSTREAM.replace("import math\n", "import math\nimport os\nimport sys\n")
@@ -106,6 +107,14 @@ def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
     back = scratch.run("repin", "up", "v1", "--write", "--offline")
     assert back.returncode == 0, back.stderr
     assert {name: scratch.read(name) for name in names} == before
+
+
+def test_a_dry_run_writes_nothing(scratch: Scratch) -> None:
+    commit_notes(scratch)
+    release(scratch, MOVED, "v2")
+    done = scratch.run("repin", "up", "v2", "--write", "--dry-run", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert git(scratch.book, "status", "--porcelain") == ""
 
 
 def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
@@ -281,3 +290,9 @@ def test_a_citation_in_another_form_is_carried_too(
     assert done.returncode == 0, done.stderr
     assert f"{carried} (`uses`)" in scratch.read("note.md")
     assert scratch.codes() == []
+
+
+def test_in_a_file_without_a_parser_only_lines_indented_less_enclose_a_line() -> None:
+    lines = ["if (x) {", "  first();", "", "  second();", "}"]
+    inside = ("if (x) {",)
+    assert enclosing_chains("a.cpp", lines) == [(), inside, (*inside, "first();"), inside, ()]

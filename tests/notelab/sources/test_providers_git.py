@@ -12,7 +12,7 @@ import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
 from notelab.sources.git.probe import HostProbe
-from notelab.sources.git.url import check_url
+from notelab.sources.git.url import check_url, redact
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.limits import LIMIT
@@ -458,3 +458,8 @@ def test_a_host_that_refuses_is_asked_once_a_run(
         assert "git: h.invalid can't be reached (Connection refused)" in answer.reasons
     assert done.is_set()
     assert connections == [("h.invalid", 443)]
+
+
+def test_a_url_is_named_without_its_login_in_at_most_120_characters() -> None:
+    long = redact("https://user:s3cret@host.invalid/" + "x" * 200)
+    assert long.startswith("https://host.invalid/xx") and len(long) == 120

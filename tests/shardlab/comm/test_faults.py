@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
+from shardlab.comm.host import state_of
 from shardlab.links import region
 from tests.limits import LIMIT
 
@@ -242,3 +243,11 @@ def call_with_bad_dtype(world: World, link: str) -> None:
 def test_an_error_on_this_rank_is_not_taken_for_a_lost_peer(pool, link: str) -> None:
     pool(2).run(call_with_bad_dtype, link)
     pool(2).stop()  # what shared memory began is still under way
+
+
+def test_a_process_is_alive_where_the_system_has_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert state_of(os.getpid()) == "alive"

@@ -7,7 +7,6 @@ test_compositions.py asks for. The grid's rest is data.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,16 +18,8 @@ from shardlab.experts.config import ExpertConfig
 from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED
-from shardlab.pipeline.action import Schedule
-from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward, zero_bubble
 
 BATCH = 8  # sequences in a step, of all data ranks together
-SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
-    "gpipe": gpipe,
-    "1f1b": one_forward_one_backward,
-    "zb-h1": zero_bubble,
-    "interleaved": partial(interleaved, chunks=2),
-}
 FROZEN: dict[str, tuple[str, ...]] = {
     "nothing": (),
     "embedding": ("word_embedding", "position_embedding"),
@@ -79,6 +70,11 @@ class Composition:
     @property
     def ranks(self) -> int:
         return self.tensor * self.pipeline * self.data * self.context
+
+    @property
+    def fsdp(self) -> str:
+        """As `shardlab.parity.case.Case` names it."""
+        return self.sharded or ""
 
     @property
     def pieces(self) -> int:

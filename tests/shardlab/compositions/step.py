@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import torch
@@ -20,17 +20,16 @@ from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.experts import routing
 from shardlab.experts.layer import ExpertAxes
-from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import Sharding, sharding_of
-from shardlab.pipeline.run import run
-from shardlab.training.step import StepGradients
-from tests.shardlab.compositions.composition import BATCH, SCHEDULES, Composition
+from shardlab.parity import ranks
+from shardlab.parity.case import Case
+from shardlab.parity.ranks import Steps
+from tests.shardlab.compositions.composition import Composition
 from tests.shardlab.compositions.one_process import Loads, drop_by_parts, join_masks
-from tests.shardlab.fsdp_models import gathered
 
 HUGE = 1e9  # a limit to the norm that changes nothing
 NEARLY_ZERO = 1e-6  # of the model's largest entry: what has no gradient but rounding (key biases)
@@ -114,78 +113,32 @@ def run_on_ranks(world: World, case: Composition) -> tuple[Part, Step]:
             fuse(chunk)
     named = [named for chunk in chunks for named in chunk.named_parameters()]
     part = Part({name: sharding_of(parameter) for name, parameter in named}, chunks[-1].last)
-    return part, (_sharded if case.sharded else _replicated)(case, grid, chunks)
+    prepare(case, grid, chunks)
+    settings: dict[str, Any] = {"max_norm": HUGE}
+    if not case.sharded:
+        settings = {"start": "verify", "bucket_bytes": 4000}
+        settings["main_grads"] = torch.float64 if case.main_grads else None
+    steps, result = Steps(chunks, grid, cast(Case, case), **settings), Step()
+    loss, result.norm = steps.take(case.batch())
+    result.gradients = steps.local("grad")
+    if loss is not None:
+        counted = int((case.batch()[1] != IGNORED).sum())
+        over = {"mean": grid.replicas.size, "sum": grid.context.size, "tokens": counted}
+        total = grid.replicas.all_reduce(torch.tensor([loss], dtype=torch.float64))
+        result.loss = float(total) / over[case.reduction]
+    return part, result
 
 
-def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
-    gradients = StepGradients(
-        chunks, grid, microbatches=case.microbatches, start="verify", bucket_bytes=4000,
-        reduction=case.reduction, main_grads=torch.float64 if case.main_grads else None,
-    )  # fmt: skip
-    gradients.replicas.zero_grad()
-    if case.experts:
-        gradients.expert_replicas.zero_grad()
-    result, microbatches = Step(), split_batch(case, grid.data.rank, chunks[0])
-    each = [int((targets != IGNORED).sum()) for _, targets in microbatches]
-    counted = sum(each)
-    if case.reduction == "tokens":
-        gradients.begin(tokens=each)
-    losses = _run(case, grid, chunks, chunks)
-    result.norm = float(gradients.finish())
-    attribute = gradients.replicas.attribute
-    for chunk in chunks:
-        for name, parameter in chunk.named_parameters():
-            result.gradients[name] = getattr(parameter, attribute, None)
-    if losses:
-        total = torch.stack(losses).sum()
-        if case.reduction == "tokens":
-            every = grid.replicas.all_reduce(torch.tensor([float(counted)], dtype=torch.float64))
-            result.loss = float(grid.replicas.all_reduce(total[None])[0] / every[0])
-        else:
-            mean = total[None] / case.microbatches
-            over = {"mean": grid.replicas, "sum": grid.context}[case.reduction].size
-            result.loss = float(grid.replicas.all_reduce(mean)[0]) / over
-    return result
-
-
-def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
-    strategy, result = ShardingStrategy[str(case.sharded)], Step()
-    wrapped = [
-        FSDP(chunk, grid.replicas, units=chunk.layers.values(), strategy=strategy)
-        for chunk in chunks
-    ]
-    gradients = StepGradients(wrapped, grid, microbatches=case.microbatches, max_norm=HUGE)
-    losses = _run(case, grid, chunks, wrapped)
-    result.norm = float(gradients.finish())
-    for flat in (flat for module in wrapped for flat in module.flats):
-        if flat.shard_f.grad is not None:
-            result.gradients |= gathered(flat, flat.shard_f.grad)
-    if losses:
-        mean = torch.stack(losses).mean()[None]
-        result.loss = float(grid.replicas.all_reduce(mean, op="mean")[0])
-    return result
-
-
-def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[Tensor]:
-    rows = BATCH // case.data // case.microbatches
+def prepare(case: Composition, grid: Grid, chunks: list[GPT]) -> None:
+    """Give the pieces each micro-batch's documents, and the last one the loss of the reduction."""
     for chunk in chunks:
         _pack(case, chunk, grid.data.rank)
-    return run(
-        SCHEDULES[case.schedule](case.pipeline, case.microbatches),
-        run_by,
-        split_batch(case, grid.data.rank, chunks[0]),
-        _loss(case, chunks[-1], grid.tensor),
-        axis=grid.pipeline,
-        shape=chunks[0].hidden_shape(rows, 8),
-        scale=1.0 if case.reduction == "tokens" else None,
-    )
+    chunks[-1].loss = _loss(case, chunks[-1], grid.tensor)  # type: ignore[method-assign]
 
 
 def split_batch(case: Composition, rank: int, model: GPT | None = None) -> list[Any]:
     """Return this data rank's (tokens, targets) of each micro-batch, cut over the context axis."""
-    shard = model.context.shard if model and model.context else lambda x: x
-    columns = [shard(x.chunk(case.data)[rank]).chunk(case.microbatches) for x in case.batch()]
-    return list(zip(*columns, strict=True))
+    return ranks.split_batch(case.batch(), rank, cast(Case, case), model)
 
 
 def _counted(case: Composition, rank: int | None = None) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import IGNORED
 from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import Sharding, sharding_of
+from shardlab.parity.case import Case
+from shardlab.parity.ranks import run_schedule
 from shardlab.training import checkpoint
 from shardlab.training import step as training_step
 from shardlab.training.step import StepGradients
@@ -59,8 +61,9 @@ def travel(world: World, run: Run, number: int, folder: str, right: Right) -> Di
     off = {}
     for now in run.steps(number):
         gradients.zero_grad()
-        one_step._run(now, grid, chunks, parts)
+        one_step.prepare(now, grid, chunks)
         microbatches = one_step.split_batch(now, grid.data.rank, chunks[0])
+        run_schedule(grid, cast(Case, now), chunks, parts, microbatches)
         counted = sum(int((targets != IGNORED).sum()) for _, targets in microbatches)
         norm = float(gradients.finish(tokens=counted if leg.reduction == "tokens" else None))
         off[f"norm {now.step}"] = abs(norm / right.norms[now.step] - 1)

@@ -81,7 +81,10 @@ class Run:
 def draw_run(seed: int) -> Run:
     """Return the run of a seed."""
     dice = random.Random(f"two grids {seed}")
-    model = _draw_model(dice)
+    llama = (
+        random.Random(f"llama {seed}").random() < 0.5
+    )  # of its own: other draws stay as they were
+    model = replace(_draw_model(dice), llama=llama)
     legs = [_draw_leg(dice, model, dice.choice([1, 2, 2, 4, 4])) for _ in range(2)]
     layers = max(2, *(leg.pieces for leg in legs))
     first, second = (replace(leg, layers=layers) for leg in legs)

@@ -135,6 +135,20 @@ def test_any_grid_goes_on_from_any_other_bit_for_bit(
     assert len(straight) == (4 if kind == "adamw" else 2) * sum(1 for n in straight if "/" not in n)
 
 
+def saved_without_momentum(world: World, folder: str) -> list[str]:
+    """Save an optimizer whose state has a key without a value; return the state's names."""
+    model, optimizer, grid = setting(world, (1, 1), kind="sgd")
+    for parameter in model.parameters():
+        optimizer.state[parameter] = {"momentum_buffer": None}
+    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
+    index = json.loads(Path(folder, "index.json").read_bytes())
+    return [name for name in index["tensors"] if name.startswith("optimizer.")]
+
+
+def test_a_state_without_a_value_is_not_saved(pool: Any, tmp_path: Path) -> None:
+    assert pool(1).run(saved_without_momentum, str(tmp_path / "new")) == [[]]
+
+
 # ---------------------------------------------------------------------- dropout
 
 
@@ -223,6 +237,17 @@ def test_another_model_is_refused_and_the_difference_named(pool: Any, written: P
     assert "holds 1 tensors that no rank wants: generator/order" in message
 
 
+def test_a_checkpoint_of_an_earlier_version_lacks_newer_settings(
+    pool: Any, written: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(written, old)
+    edited(old, lambda index: [index["config"].pop(name) for name in ("norm", "position", "mlp")])
+    assert pool(1).run(attempt, str(old), (1, 1)) == ["loaded"]
+    edited(old, lambda index: index["config"].update(norm="rms"))
+    assert "norm = rms (here layer)" in pool(1).run(attempt, str(old), (1, 1))[0]
+
+
 def test_a_damaged_checkpoint_is_refused_on_every_rank(pool: Any, written: Path) -> None:
     def broken(damage: Callable[[Path], None]) -> list[str]:
         copy = written.parent / "copy"
@@ -281,6 +306,8 @@ def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
     ]
     for change, expected in lies:
         assert expected in message_for(change), expected
+    listed = message_for(lambda i: i["tensors"].pop(name)).split("; it has ")[1]
+    assert listed.split(", ")[6].startswith("…"), "six names and a mark for the others"
 
 
 def test_nothing_in_a_checkpoint_is_unpickled(pool: Any, written: Path, tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from notelab.recall.history import read_export
 from tests.site.pages.test_every_page import AXE
 from tests.site.reader import Reader
 
@@ -115,10 +119,12 @@ def test_a_typed_number_is_checked_before_the_answer_shows(reader: Reader) -> No
     card.locator("summary").click()
     assert card.locator("input").is_visible() and not body.is_visible()
     assert "GiB" in answer(reader, card, "a lot") and not body.is_visible()
+    assert "MiB" in answer(reader, card, "7") and not body.is_visible()  # asks for the unit
+    assert later not in card.locator("summary").inner_text()  # and grades nothing
     for typed, reply in {
         "7 MB": wrong,
         "7 MiB": right,
-        "7.34e6": right,
+        "7.34e6 B": right,
         "7 340 032 B": right,
     }.items():
         assert answer(reader, card, typed) == reply, typed
@@ -126,7 +132,7 @@ def test_a_typed_number_is_checked_before_the_answer_shows(reader: Reader) -> No
         card.locator("summary").click()
         card.locator("summary").click()  # opened anew, it asks anew
         assert not body.is_visible()
-    assert later not in card.locator("summary").inner_text()  # it was wrong once: due again
+    assert f"{later} 1 min" in card.locator("summary").inner_text()  # it was wrong once
 
 
 def test_a_grade_is_remembered_until_the_card_is_due(reader: Reader) -> None:
@@ -135,10 +141,10 @@ def test_a_grade_is_remembered_until_the_card_is_due(reader: Reader) -> None:
     reader.page.locator(f"{name} summary").click()
     reader.page.locator(f"{name} .recall-grades button").nth(2).click()
     reader.page.reload(wait_until="load")
-    assert f"{later} 3" in reader.page.locator(f"{name} .recall-when").inner_text()
+    assert f"{later} 10 min" in reader.page.locator(f"{name} .recall-when").inner_text()
     reader.page.evaluate("""name => {
         const kept = JSON.parse(localStorage.getItem("shardbook.recall"));
-        for (const one of Object.values(kept)) one.evidence = "other";
+        for (const review of kept.reviews) review.evidence = "other";
         localStorage.setItem("shardbook.recall", JSON.stringify(kept));
     }""")
     reader.page.reload(wait_until="load")
@@ -153,8 +159,155 @@ def test_a_history_that_is_none_is_set_aside_and_the_cards_work(reader: Reader) 
     card = reader.page.locator("details.question").first
     card.locator("summary").click()
     card.locator(".recall-grades button").nth(3).click()
-    assert "7" in card.locator(".recall-when").inner_text()
+    assert "8" in card.locator(".recall-when").inner_text()
     assert reader.page.evaluate("localStorage.getItem('shardbook.recall.corrupt')") == "[torn"
+
+
+def test_what_an_older_version_kept_still_counts(reader: Reader) -> None:
+    """It kept days and no answers: each card gets one answer, which is due about as late."""
+    card = reader.page.locator("details.question[data-recall$='#latency']")
+    name, evidence = (card.get_attribute(f"data-{what}") for what in ("recall", "evidence"))
+    reader.page.evaluate("""([name, evidence]) => localStorage.setItem("shardbook.recall",
+        JSON.stringify({[name]: {days: 7, due: Date.now() + 6 * 86400000, evidence}}))""",
+        [name, evidence])  # fmt: skip
+    reader.page.reload(wait_until="load")
+    assert "6" in card.locator(".recall-when").inner_text() or "7" in (
+        card.locator(".recall-when").inner_text()
+    )
+    assert [review["grade"] for review in list_kept(reader)] == [4]
+
+
+def list_kept(reader: Reader) -> list[dict[str, Any]]:
+    """Return the answers that the browser keeps."""
+    text = reader.page.evaluate("localStorage.getItem('shardbook.recall')")
+    return json.loads(text)["reviews"] if text else []
+
+
+@pytest.fixture
+def sitting(screen: tuple[Reader, str]) -> Iterator[Reader]:
+    """The page of today's cards, in a browser that was never asked a card."""
+    reader, language = screen
+    reader.read(f"{language}cards/")
+    yield reader
+    assert not reader.wrong
+    reader.forget()
+
+
+SHOWN = ".recall-item:not([hidden]) details"
+
+
+def test_todays_cards_are_asked_one_after_another_by_keyboard(sitting: Reader) -> None:
+    page = sitting.page
+    assert page.locator(SHOWN).count() == 1
+    assert "20" in page.locator(".recall-status").inner_text()
+    first = page.locator(SHOWN).get_attribute("data-recall")
+    page.locator(f"{SHOWN} summary").focus()
+    page.keyboard.press("3")  # a closed card is not graded
+    assert list_kept(sitting) == []
+    for _ in range(20):
+        page.keyboard.press("Enter")
+        if page.locator(f"{SHOWN} form").count():
+            page.keyboard.press("Tab")
+            page.keyboard.press("4")  # a number, no grade
+            page.keyboard.press("Enter")
+            if page.locator(f"{SHOWN}.recall-asks").count():
+                page.keyboard.type(" B")
+                page.keyboard.press("Enter")
+            page.locator("#recall-sitting > .recall-grades button").first.press("Enter")
+        else:
+            page.keyboard.press("3")
+    kept = list_kept(sitting)
+    assert kept[0]["card"] == first and kept[0]["grade"] == 3
+    assert len(kept) == len({review["card"] for review in kept}) == 20
+    assert page.locator(SHOWN).count() == 0
+    assert "10 min" in page.locator(".recall-status").inner_text() or "1 min" in (
+        page.locator(".recall-status").inner_text()
+    )
+    page.keyboard.press("Enter")  # the focus is on "Ask more"
+    assert page.locator(SHOWN).count() == 1
+    assert page.locator(SHOWN).get_attribute("data-recall") not in {r["card"] for r in kept}
+
+
+def test_what_is_due_comes_first_and_is_counted_in_the_header(sitting: Reader) -> None:
+    page = sitting.page
+    assert not page.locator(".recall-due").is_visible()
+    cards = page.locator(".recall-item details").all()
+    cards = [cards[5], cards[9]]
+    names = [card.get_attribute("data-recall") for card in cards]
+    at, evidence = "2026-01-02T00:00:00.000Z", cards[1].get_attribute("data-evidence")
+    reviews = [
+        {"card": card, "at": at, "grade": 3, "evidence": text}
+        for card, text in ((names[0], "other"), (names[1], evidence), ("docs/gone#1", ""))
+    ]
+    export = {"format": "shardbook-recall", "version": 1, "reviews": reviews}
+    file = {"name": "a.json", "mimeType": "application/json", "buffer": json.dumps(export).encode()}
+    page.locator("input[type=file]").set_input_files(file)
+    page.locator(".recall-due").wait_for()
+    assert page.locator(".recall-due").inner_text().startswith("2 ")  # none of a card that is gone
+    assert page.locator(SHOWN).get_attribute("data-recall") == names[0]  # stale
+    page.locator("#recall-sitting > .recall-grades button").first.click()
+    assert page.locator(SHOWN).get_attribute("data-recall") == names[1]
+    page.locator(f"{SHOWN} summary").click()
+    if page.locator(f"{SHOWN} form").count():
+        answer(sitting, page.locator(SHOWN), "1 TB")
+    else:
+        page.locator(f"{SHOWN} .recall-grades button").nth(2).click()
+    assert page.locator(".recall-due").inner_text().startswith("1 ")
+    box = page.locator(".recall-due").bounding_box()
+    assert box and box["x"] + box["width"] <= page.viewport_size["width"]
+    address = page.url
+    page.locator(".recall-due").click()
+    assert page.url.split("#")[0] == address
+
+
+def test_answers_are_exported_and_imported_and_a_bad_file_changes_nothing(
+    sitting: Reader, tmp_path: Path
+) -> None:
+    page = sitting.page
+    answers = page.locator(".recall-answers")
+    page.locator(f"{SHOWN} summary").click()
+    page.locator(f"{SHOWN} .recall-grades button").nth(2).click()
+    with page.expect_download() as download:
+        answers.locator("button").nth(0).click()
+    download.value.save_as(tmp_path / "one.json")
+    assert download.value.suggested_filename == "shardbook-recall.json"
+    kept = list_kept(sitting)
+    exported = read_export(tmp_path / "one.json", datetime.now(UTC))  # as the command reads it
+    assert [review.card for review in exported] == [review["card"] for review in kept]
+    newer = '{"format": "shardbook-recall", "version": 9}'
+    for content, words in {"{": "JSON", "{}": "shardbook-recall", newer: "9"}.items():
+        page.locator("input[type=file]").set_input_files(
+            {"name": "bad.json", "mimeType": "application/json", "buffer": content.encode()}
+        )
+        message = answers.locator(".recall-verdict", has_text=words)
+        message.wait_for()
+        assert "bad.json" in message.inner_text()
+        assert list_kept(sitting) == kept
+    page.once("dialog", lambda dialog: dialog.accept())
+    answers.locator("button").nth(2).click()
+    assert list_kept(sitting) == []
+    page.locator("input[type=file]").set_input_files(tmp_path / "one.json")
+    answers.locator(".recall-verdict", has_text="1").wait_for()
+    assert list_kept(sitting) == kept
+
+
+def test_todays_cards_can_be_read_in_both_palettes_and_link_to_their_pages(
+    sitting: Reader, axe: str
+) -> None:
+    page = sitting.page
+    page.locator(f"{SHOWN} summary").click()
+    page.evaluate(axe)
+    for scheme in ("light", "dark"):
+        sitting.use_scheme(scheme)
+        include = ["#recall-sitting", ".recall-answers"]
+        assert page.evaluate(AXE, [{"include": include}, {}]) == [], scheme
+    hrefs = page.eval_on_selector_all(
+        "#recall-sitting a", "links => [...new Set(links.map(link => link.href))]"
+    )
+    own = [href for href in hrefs if href.startswith(sitting.served)]
+    assert len(own) > 10
+    for href in own:
+        assert page.request.get(href).ok, href
 
 
 @pytest.mark.ci

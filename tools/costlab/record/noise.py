@@ -85,7 +85,7 @@ def _waited() -> float:
         return float("nan")
 
 
-class Others(NamedTuple):
+class OtherPrograms(NamedTuple):
     """What other programs use of the cores before a run: a share in all, and the largest users."""
 
     share: float
@@ -106,7 +106,7 @@ class Others(NamedTuple):
         )
 
 
-def watch_others(seconds: float = WATCHED) -> Others:
+def watch_others(seconds: float = WATCHED) -> OtherPrograms:
     """Watch for a moment, in which this process sleeps, what uses the cores."""
     before, processes, stolen = reading(), _processes(), _worked((7,))
     time.sleep(seconds)
@@ -121,10 +121,10 @@ def watch_others(seconds: float = WATCHED) -> Others:
     used["other virtual machines"] = _worked((7,)) - stolen
     foreign = after.worked - before.worked - (after.own_process - before.own_process)
     if math.isnan(foreign):  # another system than Linux
-        return Others(0.0, [])
+        return OtherPrograms(0.0, [])
     largest = sorted(used.items(), key=lambda item: -item[1])
     programs = [(name, spent / available) for name, spent in largest if spent > 0.02 * available]
-    return Others(min(1.0, foreign / available), programs)
+    return OtherPrograms(min(1.0, foreign / available), programs)
 
 
 def _processes() -> dict[int, tuple[str, float]]:

@@ -53,7 +53,7 @@ class Budget:
         return cls(time.perf_counter() + seconds if seconds else math.inf)
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds that are left; none below 0."""
         return max(0.0, self.until - time.perf_counter())
 
@@ -61,4 +61,4 @@ class Budget:
         """Return the next part's budget, a fraction of the time that is left."""
         if math.isinf(self.until):
             return self
-        return Budget(time.perf_counter() + self.left * fraction)
+        return Budget(time.perf_counter() + self.remaining * fraction)

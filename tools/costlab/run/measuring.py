@@ -69,7 +69,7 @@ def measured(
         speaks = world is None or world.rank == 0
         facts = _facts(before, settings, arguments, world) if speaks else {}
         stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
-        others = noise.watch_others() if speaks else noise.Others(0.0, [])
+        others = noise.watch_others() if speaks else noise.OtherPrograms(0.0, [])
         if others.busy:  # the run's first line
             click.echo(f"note: {others.describe()}", err=True)
         if speaks:
@@ -84,7 +84,7 @@ def measured(
         yield run
 
 
-def _pace(others: noise.Others) -> float:
+def _pace(others: noise.OtherPrograms) -> float:
     """Return how many times as long a run is likely to take beside other programs.
 
     They leave it fewer cores, and rounds that they disturb are measured again.

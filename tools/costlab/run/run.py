@@ -117,7 +117,7 @@ class Run:
         """Say when a run ends that takes so long on two quiet cores, by its pace and its budget."""
         if not self._settings.minutes or not usual_seconds:
             return ""
-        left, word = self._budget.left, "by"
+        left, word = self._budget.remaining, "by"
         if not (self._settings.sizes or self._settings.hidden):
             left, word = min(usual_seconds * self._pace, left), "about"
         return f"ends {word} {datetime.now().astimezone() + timedelta(seconds=left):%H:%M}"
@@ -204,14 +204,14 @@ class Run:
         section.load = _loads(finished)
         count = 1 if self._world is not None else section_plan.launches(self._settings)
         for number in range(len(finished), count):
-            if finished and not budget.left:
+            if finished and not budget.remaining:
                 break
             share = budget.share(1 / (count - number))
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
             self._load = None
             try:
                 for place, (device, ranks) in enumerate(worlds):
-                    seconds = share.share(1 / (len(worlds) - place)).left
+                    seconds = share.share(1 / (len(worlds) - place)).remaining
                     settings = msgspec.structs.replace(
                         self._settings, device=device, seed=self._settings.seed + number,
                         launch=number, seconds=max(1.0, seconds) if self._settings.minutes else 0.0,

@@ -33,8 +33,13 @@ class ParsedPage(msgspec.Struct):
 
 def parse(page: Page, cache: CacheFile) -> ParsedPage:
     """Read and parse a page; a missing page has neither note nor problem."""
-    filename = display_path(page.path)
     page_text = pages.Text("", page.problem) if page.problem else pages.read(page.path)
+    return parse_text(page, page_text, cache)
+
+
+def parse_text(page: Page, page_text: pages.Text, cache: CacheFile) -> ParsedPage:
+    """Parse the text of a page."""
+    filename = display_path(page.path)
     if page_text.problem:
         problem = page_text.problem if page_text.problem != pages.MISSING else ""
         return ParsedPage(page, filename, "", problem, None)

@@ -10,17 +10,22 @@ source says nothing about a bare one.
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.lab.lab import Lab
-from notelab.lab.lock import Lock
+from notelab.lab.lock import Lock, LockedCitation
 from notelab.lab.pins import Pin
+from notelab.lines import split_lines
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink
 from notelab.page.permalink import normalize_repository
+from notelab.sources.answers import WORKTREE, Offered, Source
 
+_MAX_FILES = 2000  # of a working tree that are searched for moved lines
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
 
@@ -114,3 +119,45 @@ def _read_recorded_sources(pins: dict[str, Pin], lock: Lock) -> dict[str, str]:
         twice |= bare & recorded.keys()
         recorded |= dict.fromkeys(bare, name if name in pins and pins[name].commit else "")
     return {path: name for path, name in recorded.items() if path not in twice}
+
+
+def find_moved_lines(
+    evidence: Evidence, file: CitedFile, locked: LockedCitation, count: int
+) -> list[tuple[str, int]]:
+    """Return path and first line of each place that has the locked text of `count` lines.
+
+    If a file has it several times, the places in the symbol that the lock names come alone. If the
+    file lacks it, the other files of a working tree with the same ending are searched.
+    """
+    rows = _find_rows(file.lines, locked, count)
+    if len(rows) > 1 and file.outline:
+        symbols = {row: file.outline.innermost(row, row + count - 1) for row in rows}
+        names = {row: symbol.name if symbol else "" for row, symbol in symbols.items()}
+        rows = [row for row in rows if names[row] == locked.symbol] or rows
+    source = evidence.source(file.source)
+    if rows or source.commit != WORKTREE:
+        return [(file.path, row) for row in rows]
+    return _search_worktree(evidence, source, file.path, locked, count)
+
+
+def _search_worktree(
+    evidence: Evidence, source: Source, path: str, locked: LockedCitation, count: int
+) -> list[tuple[str, int]]:
+    from notelab.sources.git.tree import offer_from_worktree
+
+    ending = Path(path).suffix
+    names = [name for name in evidence.library.list_names(source) if name.endswith(ending)]
+    anchors = [name.encode() for name in locked.anchors]
+    places = []
+    for name in names[:_MAX_FILES]:
+        answer = offer_from_worktree(Path(source.local_repository), {name: None})[name]
+        if isinstance(answer, Offered) and all(anchor in answer.data for anchor in anchors):
+            rows = _find_rows(split_lines(answer.data), locked, count)
+            places += [(name, row) for row in rows]
+    return places
+
+
+def _find_rows(lines: list[bytes], locked: LockedCitation, count: int) -> list[int]:
+    windows = (lines[start : start + count] for start in range(len(lines) - count + 1))
+    hashes = (sha256(b"\n".join(window) + b"\n").hexdigest() for window in windows)
+    return [row for row, digest in enumerate(hashes, start=1) if digest == locked.sha256]

@@ -170,9 +170,10 @@ class Settling:
         ran = git.run("cat-file", "blob", f"{full}:{citation.path}") if git else None
         if ran is None or ran.status or settled == citation:
             return settled
-        from notelab.sources.git.worktree import offer
+        from notelab.sources.git.tree import offer_from_worktree
 
-        answer = offer(Path(source.local_repository), {citation.path: None})[citation.path]
+        root = Path(source.local_repository)
+        answer = offer_from_worktree(root, {citation.path: None})[citation.path]
         new = split_lines(answer.data) if isinstance(answer, Offered) else []
         lines = slice(citation.first - 1, citation.last)
         if split_lines(ran.out)[lines] == new[lines]:

@@ -119,7 +119,18 @@ def _assemble(
 
 def reload(book: Workbook, session: CheckSession) -> Workbook:
     """Gather the evidence again, for the present lab, pins, pages and lock of a workbook."""
-    reloaded = _assemble(book.lab, book.views, book.pins, book.lock, session)
+    return open_views(book.lab, book.views, book.pins, book.lock, session)
+
+
+def open_views(
+    lab: Lab,
+    views: list[ParsedPage],
+    pinned: dict[str, pins.Pin],
+    lock: Lock | None,
+    session: CheckSession,
+) -> Workbook:
+    """Open pages that were read already, with their lab, pins and lock."""
+    reloaded = _assemble(lab, views, pinned, lock, session)
     reloaded.evidence.gather(_list_cited_files(reloaded))
     reloaded.views = reloaded.settling.resolve_paths(reloaded.views)
     return reloaded

@@ -20,35 +20,21 @@ def straddles(outline: Outline, first: int, last: int) -> Symbol | None:
     """Return the symbol whose edge the range crosses, or None if the range stays in one symbol.
 
     A range stays in one symbol if it is part of one function, if it is exactly one function or
-    class, or if its lines belong to a class or module and touch no function or class inside it.
+    class, if its lines belong to a class or module and touch no function or class inside it, or if
+    the functions and classes that it touches are whole. The head of a class with only some of its
+    methods is none of these.
     """
     enclosing = outline.innermost(first, last)
     if enclosing and first <= enclosing.line and last == enclosing.last:
         return None
     inside_function = enclosing is not None and enclosing.kind == FUNCTION
+    has_head = enclosing is not None and not inside_function and first <= enclosing.line
     parent = outline.symbols.index(enclosing) if enclosing else -1
-    touched = [
-        symbol
-        for symbol in outline.symbols
-        if symbol.parent == parent and symbol.last >= first and symbol.top <= last
-    ]
-    if _share_one_name(touched, first, last):
-        return None
-    for symbol in touched:
-        whole = first <= symbol.line and symbol.last <= last
-        if not (whole and (inside_function or _is_one_statement(outline, first, last))):
+    for symbol in outline.symbols:
+        is_touched = symbol.parent == parent and symbol.last >= first and symbol.top <= last
+        if is_touched and (has_head or not (first <= symbol.line and symbol.last <= last)):
             return symbol
     return None
-
-
-def _share_one_name(symbols: list[Symbol], first: int, last: int) -> bool:
-    """Tell whether symbols share a name, as a property and its setter or overloads do."""
-    same = len(symbols) > 1 and len({symbol.name for symbol in symbols}) == 1
-    return same and symbols[0].first <= first <= symbols[0].line and last == symbols[-1].last
-
-
-def _is_one_statement(outline: Outline, first: int, last: int) -> bool:
-    return (first, last) in outline.statements or in_a_group(outline, first, last)
 
 
 def in_a_group(outline: Outline, first: int, last: int) -> bool:

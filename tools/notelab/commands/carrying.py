@@ -20,6 +20,7 @@ from notelab.report.terminal import say, write
     is_flag=True,
     help="Write the same and moved citations, and the accepted ones.",
 )
+@click.option("--dry-run", is_flag=True, help="Write nothing; this is the default.")
 @click.option("--reformatted", is_flag=True, help="Write, and accept every reformatted citation.")
 @click.option(
     "--accept",
@@ -36,6 +37,7 @@ def repin(
     *,
     output_format: str,
     writing: bool,
+    dry_run: bool,
     reformatted: bool,
     accept: tuple[str, ...],
     mirrors: tuple[str, ...],
@@ -65,7 +67,7 @@ def repin(
         write(repinning.as_json(outcome))
     else:
         say(*repinning.as_text(outcome), "", *render(review))
-    if writing or reformatted or accept:
+    if (writing or reformatted or accept) and not dry_run:
         report = repinning.write(
             migration, outcome, session, reformatted=reformatted, accept=accept
         )

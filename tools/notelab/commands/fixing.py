@@ -14,9 +14,9 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from notelab.book.moved import find_moved_lines
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
+from notelab.book.resolve import find_moved_lines
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
 from notelab.lab import lock as lock_file
@@ -134,15 +134,17 @@ class _PageFixer:
         self._book.resolver.gather([target])
         resolved = self._book.resolver.resolve(target)
         file = resolved.file or next(iter(resolved.candidates), None)
-        if file is None or last - first >= self._max_lines:
+        was_reversed = citation.last < citation.first
+        if file is None or (was_reversed and last - first >= self._max_lines):
             return "", citation
         key = target.key_in(file.source)
         locked = self._book.lock.citation(file.source, key) if self._book.lock else None
         if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
             places = find_moved_lines(self._book.evidence, file, locked, last - first + 1)
-            if len(places) != 1 or citation.by_symbol or citation.form in ("range", "address"):
+            path, row = places[0] if len(places) == 1 else ("", 0)
+            can_name = path == citation.path or citation.form != "range"
+            if not row or not can_name or citation.by_symbol or citation.form == "address":
                 return "", citation
-            path, row = places[0]
             target = change(target, path=path, first=row, last=row + last - first)
             page = self._view.page.key if self._view.page.original is None else ""
             move_key = file.source, key, target.key_in(file.source)

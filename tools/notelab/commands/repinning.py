@@ -19,7 +19,7 @@ _ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")
 _HEADINGS = {
     "reformatted": "reformatted: the same in another layout",
     "edited": "edited: read each again, beginning with its first proposal",
-    "gone": "gone: nothing is left of the lines in the new commit",
+    "gone": "gone: the lines were not found again",
 }
 
 

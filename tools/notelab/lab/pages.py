@@ -159,6 +159,11 @@ def read(path: Path) -> Text:
         problem = f"cannot be read: {fault.strerror or fault}"
     if problem:
         return Text("", problem)
+    return decode(data)
+
+
+def decode(data: bytes) -> Text:
+    """Return the text of a page's bytes; problems are in the result."""
     if len(data) > MAX_BYTES:
         return Text("", f"is larger than {MAX_BYTES // 1024} KiB; not read")
     try:

@@ -17,12 +17,12 @@ ENDINGS = (
     r"|cfg|ini|cmake|ipynb|proto|lua|zig|dart|sql|html?|css|scss|vue|svelte|gradle|mk"
 )
 FILE_ENDING = re.compile(rf"\.(?:{ENDINGS})$")
-_NEXT = r"\s*(?:,|;|&|\+|and\b|y\b)\s*"
+_NEXT = r"\s*(?:,|;|&|\+|/|and\b|y\b)\s*"
 # Broad on purpose: whatever a reader would take for a citation is checked as one, well-formed or
 # not. A typing error is then a finding and never plain text that no rule checks.
 _CITATION = re.compile(
     r"(?P<head>.*?[^\s:#,(])(?P<mark>\s?[:#]{1,2}\s?|[\s,(]+(?=[Ll]))"
-    rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}{RANGE})*)\)?"
+    rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}[:#]?{RANGE})*)\)?"
 )
 _SYMBOL = re.compile(rf"(?P<head>\S+\.(?:{_CODE_ENDINGS}))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)")
 _ONE_RANGE = re.compile(RANGE)
@@ -30,7 +30,7 @@ RANGE_IN_TEXT = re.compile(rf"{RANGE}(?:\s?(?:to|a|{DASH})\s?L?\d+)?")
 _DIGITS = re.compile(r"\d+")
 _COLUMN = re.compile(r"(?<=\d)[C:]\d+")
 _LONG_NUMBER = re.compile(r"\d{10,}")
-_ADDRESS = re.compile(r"[\w.-]*\.(?:\d+|com|org|net|io|dev|local)")
+_ADDRESS = re.compile(r"[\w.:-]*\.(?:\d+|com|org|net|io|dev|local)")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _CODE_PUNCTUATION = re.compile(r"[\[\](){}=,'\"]")
 _SOURCE = re.compile(r"(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)")

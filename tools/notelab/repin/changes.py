@@ -37,6 +37,7 @@ class CitationChange(msgspec.Struct):
     symbol: str = ""
     alarm: int | None = None
     reason: str = ""
+    searched: str = ""  # of lines that are gone: where they were looked for
 
 
 class NameChange(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from notelab.cited.outline import Symbol
 from notelab.repin.candidates import Candidate, rank_candidates, select_best
 from notelab.repin.changes import CitationChange, Kind, Place
 from notelab.repin.line_map import LineMap
+from notelab.repin.moved_lines import MovedLines
 from notelab.repin.version import CitedLines, Version, base_name, normalized_source
 
 # The share of the old words, by weight, that a place must have: for the first, the symbol itself is
@@ -19,7 +20,11 @@ FindFiles = Callable[[CitedLines], list[Version]]
 
 
 def classify_change(
-    cited: CitedLines, new: Version | None, line_map: LineMap | None, find_files: FindFiles
+    cited: CitedLines,
+    new: Version | None,
+    line_map: LineMap | None,
+    find_files: FindFiles,
+    moved_lines: MovedLines | None = None,
 ) -> CitationChange:
     """Return how a citation changed.
 
@@ -28,6 +33,7 @@ def classify_change(
         new: the file with the same path at the new commit, or None if there is none.
         line_map: the map of lines between the two files.
         find_files: finds other files that define the symbol; called only if it left this file.
+        moved_lines: finds the lines by their text; asked only if nothing else has enough of them.
     """
     kind: Kind
     old, name = Place(cited.old.path, cited.first, cited.last), cited.symbol_name
@@ -38,11 +44,14 @@ def classify_change(
             kind = "same" if start == cited.first else "moved"
             return CitationChange(old, kind, Place(new.path, start, end), symbol=name)
     candidates = _find_candidates(cited, new, line_map, find_files)
+    if moved_lines and not (candidates and candidates[0].coverage >= _ENOUGH_COVERAGE):
+        candidates = select_best(candidates + moved_lines.find(cited))
     kind = "edited" if candidates else "gone"
     if candidates and new and _is_reformatted(cited, new, candidates[0].place):
         kind = "reformatted"
+    searched = moved_lines.reason if moved_lines and not candidates else ""
     return CitationChange(
-        old, kind, None, [candidate.place for candidate in candidates], symbol=name
+        old, kind, None, [each.place for each in candidates], symbol=name, searched=searched
     )
 
 

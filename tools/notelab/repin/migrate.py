@@ -17,6 +17,7 @@ from notelab.page.citation import Citation
 from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.classify import classify_change
 from notelab.repin.line_map import map_lines
+from notelab.repin.moved_lines import MovedLines
 from notelab.repin.other_files import OtherFiles
 from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import Source, SourceError
@@ -113,16 +114,15 @@ def classify_citations(migration: Migration) -> RepinResult:
     line_maps = map_lines({(old, new) for old, new in versions.values() if old and new})
     result = RepinResult(migration.source, migration.pin.commit, migration.commit)
     paths = dict.fromkeys(place.path for place in versions)
-    other_files = OtherFiles(
-        migration.new_version, paths, migration.clone, (result.old_commit, result.new_commit)
-    )
+    commits = result.old_commit, result.new_commit
+    other_files = OtherFiles(migration.new_version, paths, migration.clone, commits)
+    moved_lines = MovedLines(migration.new_version, migration.clone, commits)
     for place in sorted(versions):
         cited_place, (old, new) = migration.places[place], versions[place]
         if old is not None and place.end <= old.outline.lines:
             cited = CitedLines(old, place.start, place.end, sorted(cited_place.anchors))
-            change = classify_change(
-                cited, new, line_maps[old, new] if new else None, other_files.find
-            )
+            line_map = line_maps[old, new] if new else None
+            change = classify_change(cited, new, line_map, other_files.find, moved_lines)
         else:
             change = _classify_by_blob(place, cited_place.file, migration)
         change.pages = list(cited_place.pages)

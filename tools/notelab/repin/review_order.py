@@ -178,7 +178,9 @@ def _describe_reason(item: ReviewItem, name_changes: dict[str, NameChange]) -> s
             parts += [f"{appeared} appeared; the old tree doesn't have them"] if appeared else []
             return "; ".join(parts)
         case ReviewReason.GONE:
-            return "the lines are gone" + (f", and with them {list_names()}" if item.names else "")
+            names = f", and with them {list_names()}" if item.names else ""
+            searched = f"; {item.change.searched}" if item.change.searched else ""
+            return f"the lines are gone{names}{searched}"
         case ReviewReason.UNREAD:
             return item.change.reason
         case ReviewReason.NAME_LEFT:

@@ -73,6 +73,15 @@ class Version:
         """Return the weights of the words in this file."""
         return WordWeights(self.lines)
 
+    @cached_property
+    def rows_by_name(self) -> dict[str, list[int]]:
+        """Return the lines that each name is on."""
+        rows: dict[str, list[int]] = {}
+        for row, names in enumerate(self.outline.names, start=1):
+            for name in names.split():
+                rows.setdefault(name, []).append(row)
+        return rows
+
     def symbols_named(self, name: str) -> list[Symbol]:
         """Return the symbols with a full name; an overload and a setter share theirs."""
         return [symbol for symbol in self.outline.symbols if symbol.name == name]

@@ -1,7 +1,7 @@
 """The report in the format that the user chose: text, or one of those for programs.
 
-`json` is one object with `findings`, `notes` and `labs`. `github` is for a code host's checks: one
-workflow command per finding. `sarif` is for an archive of scans: SARIF 2.1.0.
+`json` is one object with `findings`, `warnings`, `notes` and `labs`. `github` is for a code host's
+checks: one workflow command per finding. `sarif` is for an archive of scans: SARIF 2.1.0.
 """
 
 from typing import Any
@@ -17,17 +17,22 @@ from notelab.report.outcome import Report
 from notelab.report.terminal import wants_colour
 
 
-def render_report(report: Report, output_format: str, *, quiet: bool) -> str:
-    """Return a report as text, json, github or sarif; `quiet` omits the text format's summary."""
+def render_report(report: Report, output_format: str, detail: text.Detail = "line") -> str:
+    """Return a report as text, json, github or sarif; `detail` is what text says of the labs."""
     match output_format:
         case "json":
             findings = [_finding_to_dict(finding) for finding in report.findings]
-            return format_json({"findings": findings, "notes": report.notes, "labs": report.labs})
+            rest = {"notes": report.notes, "labs": report.labs}
+            warnings = [_finding_to_dict(finding) for finding in report.warnings]
+            return format_json({"findings": findings, "warnings": warnings, **rest})
         case "github":
-            return "".join(map(_format_workflow_command, report.findings))
+            errors = [_format_workflow_command("error", each) for each in report.findings]
+            return "".join(
+                errors + [_format_workflow_command("warning", each) for each in report.warnings]
+            )
         case "sarif":
             return format_json(_build_sarif_log(report))
-    return text.write(report, colour=wants_colour(), findings_only=quiet)
+    return text.write(report, colour=wants_colour(), detail=detail)
 
 
 def format_json(value: object) -> str:
@@ -50,8 +55,8 @@ def _finding_to_dict(finding: Finding) -> dict[str, object]:
     }
 
 
-def _format_workflow_command(finding: Finding) -> str:
-    """Return a finding as a line `::error …`."""
+def _format_workflow_command(level: str, finding: Finding) -> str:
+    """Return a finding as a line `::error …`; its message ends with the fix."""
     span = finding.span
     place = (
         f"file={_escape_property(finding.filename)},line={span.row},col={span.column},"
@@ -59,7 +64,7 @@ def _format_workflow_command(finding: Finding) -> str:
         f"title={_escape_property(f'{finding.code} {finding.name}')}"
     )
     details = [sanitize(line) for line in (finding.message, *finding.details)]
-    return f"::error {place}::{_escape_message(chr(10).join(details))}\n"
+    return f"::{level} {place}::{_escape_message(chr(10).join(details))}\n"
 
 
 def _escape_message(message: str) -> str:
@@ -73,7 +78,8 @@ def _escape_property(value: str) -> str:
 def _build_sarif_log(report: Report) -> dict[str, Any]:
     rules = [{"id": code, "name": name} for code, name in RULES.items()]
     driver = {"name": "shardbook", "version": __version__, "rules": rules}
-    results = [_finding_to_result(finding) for finding in report.findings]
+    results = [_finding_to_result("error", finding) for finding in report.findings]
+    results += [_finding_to_result("warning", finding) for finding in report.warnings]
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -83,7 +89,7 @@ def _build_sarif_log(report: Report) -> dict[str, Any]:
     }
 
 
-def _finding_to_result(finding: Finding) -> dict[str, Any]:
+def _finding_to_result(level: str, finding: Finding) -> dict[str, Any]:
     from urllib.parse import quote
 
     span = finding.span
@@ -97,7 +103,7 @@ def _finding_to_result(finding: Finding) -> dict[str, Any]:
     return {
         "ruleId": finding.code,
         "ruleIndex": list(RULES).index(finding.code),
-        "level": "error",
+        "level": level,
         "message": {"text": "\n".join([finding.message, *finding.details])},
         "locations": [{"physicalLocation": {"artifactLocation": artifact, "region": region}}],
     }

@@ -1,5 +1,8 @@
 """The outcome of a check: what was found, proved and counted."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import msgspec
 
 from notelab.finding import Finding
@@ -47,7 +50,7 @@ class SourceReport(msgspec.Struct):
 
 
 class Unparsed(msgspec.Struct):
-    """A cited file without structure rules although its language has them: the reason, and a count.
+    """A cited file without a structure rule: the reason, and a count.
 
     `citations` counts its citations that were proved, by their lines and names alone.
     """
@@ -62,7 +65,7 @@ class LabReport(msgspec.Struct):
     `lock_only` gives, for each file whose text was not available, the number of its citations that
     were checked against the lock only. Of the proved citations, `by_wheel` are of files that only a
     wheel proves, and `unstructured` are of files whose statements are not parsed. `unparsed` are
-    those of these files whose language has structure rules.
+    these files, with the reasons.
     """
 
     title: str
@@ -89,13 +92,37 @@ class LabReport(msgspec.Struct):
 class Report(msgspec.Struct):
     """The outcome of a check over one or more labs.
 
-    `to_do` lists what a lab in progress still lacks; it makes no check fail.
+    `to_do` lists what a lab in progress still lacks. Neither it nor `warnings` makes a check fail.
     """
 
     findings: list[Finding] = []
     notes: list[NoteReport] = []
     labs: list[LabReport] = []
     to_do: list[Finding] = []
+    warnings: list[Finding] = []
+    baselined: int = 0  # findings that a lab's baseline has
+
+    def keep(self, codes: frozenset[str]) -> None:
+        """Keep only the findings of some rules."""
+        for field in ("findings", "to_do", "warnings"):
+            selected = [each for each in getattr(self, field) if each.code in codes]
+            setattr(self, field, selected)
+
+    def apply_baselines(self, wanted: Mapping[Path, set[Path] | None], *, shrink: bool) -> None:
+        """Remove the findings that the labs' baselines have; `shrink` drops the fixed ones there.
+
+        Only a lab of which every page was checked can lose a row of its baseline.
+        """
+        folders = [folder for folder in wanted if (folder / "baseline.json").is_file()]
+        if not folders:
+            return
+        from notelab.audit import baseline
+
+        for folder in folders:
+            self.findings, used = baseline.split(folder, self.findings)
+            self.baselined += used.total()
+            if shrink and wanted[folder] is None:
+                baseline.write(folder, used)
 
     def add(self, report: "Report") -> None:
         """Add the outcome of another lab; a finding that both labs have is listed once."""
@@ -103,5 +130,6 @@ class Report(msgspec.Struct):
             {*self.findings, *report.findings}, key=lambda finding: finding.order
         )
         self.to_do += report.to_do
+        self.warnings += report.warnings
         self.notes += report.notes
         self.labs += report.labs

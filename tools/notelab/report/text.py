@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from typing import Literal
 
 from notelab.errors import sanitize
 from notelab.finding import Finding
@@ -11,11 +12,16 @@ from notelab.sources.answers import WORKTREE
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
 
 
+Detail = Literal["findings", "line", "labs", "tables"]
 Painter = Callable[[str, str], str]  # takes a style and a text; colours text for terminals
 
 
-def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:
-    """Return the whole report as text."""
+def write(report: Report, *, colour: bool, detail: Detail = "line") -> str:
+    """Return the report as text.
+
+    `detail` is what it says of the labs: nothing (`findings`), one line of them all (`line`), also
+    a line a lab (`labs`), or a table a lab (`tables`). A lab in progress has its table by default.
+    """
 
     def paint(style: str, text: str) -> str:
         return f"{_STYLES[style]}{text}\x1b[0m" if colour else text
@@ -23,12 +29,18 @@ def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:
     lines: list[str] = []
     for finding in report.findings:
         lines += _format_finding(finding, paint)
-    if findings_only:
+    if detail == "findings":
         return "".join(f"{line}\n" for line in lines)
-    if report.findings:
+    for warning in report.warnings:
+        lines += _format_finding(warning, paint, "warning: ")
+    if lines:
         lines.append("")
     for lab in report.labs:
-        lines += _format_lab(lab, [note for note in report.notes if note.lab == lab.folder], paint)
+        if detail == "tables" or (lab.in_progress and detail == "line"):
+            notes = [note for note in report.notes if note.lab == lab.folder]
+            lines += _format_lab(lab, notes, paint)
+        elif detail == "labs":
+            lines.append(sanitize(f"{lab.folder}: {', '.join(_format_counts([lab]))}"))
     if report.to_do:
         lines.append(paint("dim", "to do, in labs in progress:"))
         lines += [line for finding in report.to_do for line in _format_finding(finding, paint)[:1]]
@@ -53,10 +65,10 @@ def _suggest_next(report: Report) -> list[str]:
     ]
 
 
-def _format_finding(finding: Finding, paint: Painter) -> list[str]:
+def _format_finding(finding: Finding, paint: Painter, level: str = "") -> list[str]:
     place = f"{finding.filename}:{finding.span.row}:{finding.span.column}"
     head = f"{paint('place', sanitize(place))} {paint('code', finding.code)}"
-    lines = [f"{head} {sanitize(finding.message)}"]
+    lines = [f"{head} {level}{sanitize(finding.message)}"]
     for label, text in (
         ("expected", finding.expected),
         ("found", finding.found),
@@ -82,7 +94,7 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
         counts = {name: _format_count(n, "citation") for name, n in lab.lock_only.items()}
         lines += _list_files(heading, counts, paint)
     if lab.unparsed:
-        heading = "without structure rules, because these files can't be parsed here"
+        heading = "without a structure rule, so that only names hold the lines"
         reasons = {
             name: f"{_format_count(file.citations, 'citation')}: {file.reason}"
             for name, file in lab.unparsed.items()
@@ -161,26 +173,41 @@ def _format_limits(note: NoteReport) -> str:
 
 
 def _format_summary(report: Report, paint: Painter) -> str:
-    fields = (
-        *("citations", "proved", "by_wheel", "unstructured", "locked", "unjudged"),
-        "diagrams",
-    )
-    sums = (sum(getattr(lab, field) for lab in report.labs) for field in (*fields, "waived"))
-    citations, proved, by_wheel, unstructured, locked, unjudged, diagrams, waived = sums
+    waived = sum(lab.waived for lab in report.labs)
     parts = [
-        _format_count(len(report.notes), "page"),
+        *_format_counts(report.labs),
+        _format_count(len(report.findings), "finding"),
+        f"{len(report.to_do)} to do" if report.to_do else "",
+        _format_count(len(report.warnings), "warning") if report.warnings else "",
+        f"{waived} waived" if waived else "",
+        f"{report.baselined} in the baseline" if report.baselined else "",
+    ]
+    return paint("code" if report.findings else "good", ", ".join(filter(None, parts)))
+
+
+def _format_counts(labs: list[LabReport]) -> list[str]:
+    """Return what was counted and proved in some labs."""
+    fields = ("notes", "citations", "proved", "by_wheel", "unstructured", "locked", "unjudged")
+    sums = (sum(getattr(lab, field) for lab in labs) for field in (*fields, "diagrams"))
+    pages, citations, proved, by_wheel, unstructured, locked, unjudged, diagrams = sums
+    parts = [
+        _format_count(pages, "page"),
         f"{_format_count(citations, 'citation')}: {proved} proved"
         + (f" ({proved - by_wheel} by git, {by_wheel} on a wheel's word)" if by_wheel else ""),
-        f"{unstructured} of them in files without a structure rule" if unstructured else "",
+        f"{unstructured} of them in files without a structure rule ({_name_unparsed(labs)})"
+        if unstructured
+        else "",
         f"{locked} checked against the lock only" if locked else "",
         f"{unjudged} × looks like a citation, not judged" if unjudged else "",
         _format_count(diagrams, "diagram"),
-        _format_count(len(report.findings), "finding"),
-        f"{len(report.to_do)} to do" if report.to_do else "",
-        f"{waived} waived" if waived else "",
     ]
-    text = ", ".join(filter(None, parts))
-    return paint("code" if report.findings else "good", text)
+    return [part for part in parts if part]
+
+
+def _name_unparsed(labs: list[LabReport]) -> str:
+    names = sorted({name for lab in labs for name in lab.unparsed})
+    more = f" and {len(names) - 3} more; `-v` has all" if len(names) > 3 else ""
+    return ", ".join(map(sanitize, names[:3])) + more
 
 
 def _format_count(number: int, noun: str) -> str:

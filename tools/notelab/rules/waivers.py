@@ -28,8 +28,8 @@ class Waivers:
             else:
                 yield finding
 
-    def findings(self, *, all_pages: bool) -> Iterator[Finding]:
-        """Check the waivers after `sift`; `all_pages` says whether all pages were read."""
+    def findings(self) -> Iterator[Finding]:
+        """Check the waivers of pages after `sift`."""
         for view in self._views:
             for waiver in view.note.waivers if view.note else []:
                 if waiver.problem:
@@ -49,6 +49,9 @@ class Waivers:
             for code in page.table.ignore:
                 if ("note", name, code) not in self._used:
                     yield self._report_idle_in_lab(code, name, f"`{name}`")
+
+    def warnings(self, *, all_pages: bool) -> Iterator[Finding]:
+        """Yield the lab's own waivers that no page needs; `all_pages` says if all were read."""
         for code in self._lab.file.lab.ignore if all_pages else []:
             if ("lab", code) not in self._used:
                 yield self._report_idle_in_lab(code, "[lab]", "the lab")

@@ -93,9 +93,10 @@ class Library:
         """Ask the providers in order, each for the files that no provider before it delivered."""
         source = batch.source
         if source.commit == WORKTREE:
-            from notelab.sources.git.worktree import offer
+            from notelab.sources.git.tree import offer_from_worktree
 
-            batch.take("the working tree", partial(offer, Path(source.local_repository)))
+            root = Path(source.local_repository)
+            batch.take("the working tree", partial(offer_from_worktree, root))
             return
         if batch.wanted and (mirror := self._clone_of(source)):
             from notelab.sources.git.tree import offer_from_mirror
@@ -194,16 +195,12 @@ class Library:
 
     def list_names(self, source: Source) -> list[str]:
         """Return the paths of a source that a clone on disk, or the working tree, has."""
+        from notelab.sources.git.tree import list_names, list_worktree
+
         if source.commit == WORKTREE:
-            from notelab.sources.git import worktree
-
-            return worktree.list_names(Path(source.local_repository))
+            return list_worktree(Path(source.local_repository))
         git = self.clone(source)
-        if git is None:
-            return []
-        from notelab.sources.git.tree import list_names
-
-        return list_names(git, source.commit)
+        return list_names(git, source.commit) if git else []
 
     def tags_at(self, source: Source) -> list[str]:
         """Return the tags at a source's pin in its clone on disk, if there is one."""

@@ -161,16 +161,18 @@ class FSDP(nn.Module):
     def whole_parameters(self, values: str = "data") -> dict[str, Tensor]:
         """Return every whole parameter by name, in the optimizer's dtype; every rank calls this.
 
-        Parameters that are cut over a tensor axis are gathered over it too. A rank then holds the
-        whole model, or all of its stage; one unit at a time is gathered.
+        A rank then holds the whole model, or all of its stage; see `iterate_whole_parameters`.
 
         Args:
             values: "data" for the parameters, "grad" for the gradients of those that have one.
         """
-        return {name: tensor.clone() for name, tensor in self.iterate_whole(values)}
+        return {name: x.clone() for name, x in self.iterate_whole_parameters(values)}
 
-    def iterate_whole(self, values: str = "data") -> Iterator[tuple[str, Tensor]]:
-        """Yield the same, one unit at a time, so that a rank needn't hold the whole model."""
+    def iterate_whole_parameters(self, values: str = "data") -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, whole parameter), of one unit at a time; every rank must go through all.
+
+        Parameters that are cut over a tensor axis are gathered over it too.
+        """
         for flat in self.flats:
             local_f = getattr(flat.shard_f, values)
             if local_f is None:

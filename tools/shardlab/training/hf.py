@@ -357,7 +357,7 @@ def _whole_tensors(chunks: Sequence[nn.Module], grid: Grid) -> Iterator[tuple[st
         copies = names_of_copies(chunk)
         pairs: Iterator[tuple[str, Tensor]] = iter(())
         if isinstance(chunk, FSDP):
-            pairs = chunk.iterate_whole()
+            pairs = chunk.iterate_whole_parameters()
         elif grid.replicas.rank == 0:
             pairs = ((name, whole(p)) for name, p in chunk.named_parameters())
         for name, tensor in pairs:

@@ -66,6 +66,7 @@ class StepGradients:
     Attributes:
         replicas: the DataParallel that reduces during backward; None under FSDP.
         expert_replicas: the same for experts, where there are any.
+        checks_marks: refuse the gradients of unmarked parameters that differ over tensor ranks.
 
     Raises:
         ValueError: one copy of the tied embedding is frozen and the other trains; the model's
@@ -89,6 +90,7 @@ class StepGradients:
         self._device = next(parameter.device for part in parts for parameter in part.parameters())
         self._max_norm = max_norm
         self._checked = False
+        self.checks_marks = True
         self._whole_model = grid.axis("tensor", "pipeline")
         for model in models:
             _refuse_other_context(model, grid)
@@ -266,7 +268,7 @@ class StepGradients:
         self, named_parameters: Sequence[tuple[str, nn.Parameter]], attribute: str
     ) -> None:
         tensor = self._grid.tensor
-        if tensor.size > 1 and (tensor.checks or not self._checked):
+        if self.checks_marks and tensor.size > 1 and (tensor.checks or not self._checked):
             partial_gradients.refuse_unmarked(named_parameters, tensor, attribute=attribute)
         self._checked = True
 

@@ -172,18 +172,26 @@ class Reader:
 
     def _open(self, path: str) -> Any:
         if path not in self._files:
-            file = self._root / path
-            if file.is_symlink() or file.parent.is_symlink():
-                raise CheckpointError(f"{file} is a link; a checkpoint holds its own files")
-            if not file.is_file():
-                raise CheckpointError(
-                    f"the shard {file} is missing; copy the checkpoint with all its files"
-                )
-            try:
-                self._files[path] = safe_open(file, framework="pt", device="cpu")
-            except (SafetensorError, OSError) as error:
-                raise CheckpointError(f"the shard {file} is damaged: {error}") from None
+            self._files[path] = open_shard(self._root / path)
         return self._files[path]
+
+
+def open_shard(file: Path) -> Any:
+    """Open a file of safetensors, of which slices are read.
+
+    Raises:
+        CheckpointError: it is a link, missing or damaged.
+    """
+    if file.is_symlink() or file.parent.is_symlink():
+        raise CheckpointError(f"{file} is a link; a checkpoint holds its own files")
+    if not file.is_file():
+        raise CheckpointError(
+            f"the shard {file} is missing; copy the checkpoint with all its files"
+        )
+    try:
+        return safe_open(file, framework="pt", device="cpu")
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"the shard {file} is damaged: {error}") from None
 
 
 _CODES = {

@@ -1,0 +1,179 @@
+"""`shardbook adopt`: notes that exist become a lab, with the commit that was read."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.notelab.audit.test_audit import CODE
+from tests.notelab.scratch import commit_all, git
+from tests.running import run_program
+
+NOTE = """\
+# Rings
+
+- `Ring.send` is in `src/ring.py:{send}`.
+- `build_frame` is in `src/ring.py:{build}`.
+- The header comes from `encode_header`: `src/ring.py:{header}`.
+- `LIMIT` is `src/ring.py:{limit}`.
+"""
+OLD = {"send": 9, "build": 16, "header": 18, "limit": 3}
+
+
+class Notes:
+    """Notes in one repository about the code in another, which has three tags."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.book, self.code = root, root / "book", root / "code"
+        for folder in (self.book / "docs", self.code / "src"):
+            folder.mkdir(parents=True)
+        for folder in (self.book, self.code):
+            git(root, "init", "-q", "-b", "main", str(folder))
+        for tag, lines in (("v1", 0), ("v2", 2), ("v3", 5)):
+            (self.code / "src/ring.py").write_text("import os\n" * lines + CODE)
+            commit_all(self.code, tag)
+            git(self.code, "tag", tag)
+        self.write(NOTE.format(**OLD))
+
+    def write(self, text: str) -> None:
+        (self.book / "docs/notes.md").write_text(text)
+        commit_all(self.book, "notes")
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        environment = {
+            "PYTHONPATH": ":".join(sys.path),
+            "SHARDBOOK_CACHE": str(self.root / "cache"),
+            "PATH": os.environ["PATH"],
+        }
+        command = [sys.executable, "-m", "notelab", *arguments]
+        return run_program(command, cwd=self.book, env=environment)
+
+    def adopt(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        mirror = ("--mirror", f"code={self.code}")
+        return self.run("adopt", "docs/notes.md", *(arguments or mirror))
+
+    def check(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return self.run("check", "docs", "--mirror", f"code={self.code}", *arguments)
+
+    def pin(self) -> str:
+        return (self.book / "docs/code-sha.txt").read_text().strip()
+
+    def baseline(self) -> dict[str, dict[str, int]]:
+        path = self.book / "docs/baseline.json"
+        return json.loads(path.read_text())["findings"] if path.exists() else {}
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path)
+
+
+@pytest.mark.parametrize(("tag", "shift"), [("v1", 0), ("v2", 2), ("v3", 5)])
+def test_the_commit_that_was_read_is_found_by_the_names(notes: Notes, tag: str, shift: int) -> None:
+    notes.write(NOTE.format(**{name: row + shift for name, row in OLD.items()}) + f"\n{tag}\n")
+    done = notes.adopt()
+    assert done.returncode == 0, done.stderr
+    assert f"the notes read {tag}: 4 of 4 citations fit; the next best" in done.stdout
+    assert notes.pin() == git(notes.code, "rev-parse", tag)
+    assert notes.check().returncode == 0
+
+
+def test_of_tags_that_fit_alike_the_newest_is_taken_and_that_is_said(notes: Notes) -> None:
+    (notes.code / "README").write_text("new\n")
+    commit_all(notes.code, "v4")
+    git(notes.code, "tag", "v4")
+    notes.write(NOTE.format(**{name: row + 5 for name, row in OLD.items()}))
+    done = notes.adopt()
+    assert "the notes read v4: 4 of 4" in done.stdout and "others fit alike" in done.stdout
+
+
+def test_permalinks_name_the_source_and_the_pin(notes: Notes) -> None:
+    commit = git(notes.code, "rev-parse", "v2")
+    link = f"https://example.org/team/Code/blob/{commit}/src/ring.py#L18"
+    notes.write(f"# Rings\n\nA [frame]({link}) is built by `build_frame`.\n")
+    done = notes.adopt(
+        "--source", "code=https://example.org/team/Code", "--mirror", f"code={notes.code}"
+    )
+    assert done.returncode == 0, done.stderr
+    assert notes.pin() == commit
+    assert 'url = "https://example.org/team/Code"' in (notes.book / "docs/lab.toml").read_text()
+    assert notes.check().returncode == 0
+
+
+def test_findings_of_today_are_in_the_baseline_and_only_new_ones_fail(notes: Notes) -> None:
+    notes.write(NOTE.format(**OLD | {"limit": 900}))
+    assert notes.adopt().returncode == 0
+    assert list(notes.baseline()) == ["notes.md"]
+    done = notes.check()
+    assert done.returncode == 0 and "1 in the baseline" in done.stdout
+    notes.write("New.\n\n" + NOTE.format(**OLD | {"limit": 900, "send": 800}))
+    done = notes.check()
+    assert done.returncode == 1
+    assert "L800" in done.stdout or "800" in done.stdout
+    assert ":900" not in done.stdout.partition("\n\n")[0]
+
+
+def test_the_baseline_shrinks_when_asked_and_never_grows(notes: Notes) -> None:
+    notes.write(NOTE.format(**OLD | {"limit": 900, "send": 800}))
+    notes.adopt()
+    before = notes.baseline()
+    notes.write(NOTE.format(**OLD | {"limit": 900, "build": 700}))
+    assert notes.check().returncode == 1
+    assert notes.baseline() == before
+    notes.check("--baseline")
+    after = notes.baseline()
+    assert sum(after["notes.md"].values()) < sum(before["notes.md"].values())
+    assert set(after["notes.md"]) <= set(before["notes.md"])
+    notes.write(NOTE.format(**OLD))
+    notes.run("lock", "docs", "--mirror", f"code={notes.code}")
+    assert notes.check("--baseline").returncode == 0
+    assert notes.baseline() == {}
+
+
+def test_notes_about_their_own_repository_follow_its_working_tree(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    (notes.book / "src").mkdir()
+    (notes.book / "src/ring.py").write_text(CODE)
+    notes.write(NOTE.format(**OLD))
+    done = notes.run("adopt", "docs/notes.md")
+    assert done.returncode == 0, done.stderr
+    assert 'pin = "HEAD"' in (notes.book / "docs/lab.toml").read_text()
+    assert notes.run("check", "docs").returncode == 0
+
+
+def test_without_a_clone_the_error_says_what_to_give(notes: Notes) -> None:
+    done = notes.adopt("--source", "code=https://example.invalid/code")
+    assert done.returncode == 2
+    assert (
+        "nothing says which commit was read" in done.stderr and "--mirror code=DIR" in done.stderr
+    )
+    assert not (notes.book / "docs/lab.toml").exists()
+
+
+def test_notes_about_another_repository_are_refused_with_advice(notes: Notes) -> None:
+    done = notes.run("adopt", "docs/notes.md")
+    assert done.returncode == 2 and "--source NAME=URL" in done.stderr
+
+
+def test_a_repository_in_which_nothing_fits_is_refused(notes: Notes) -> None:
+    notes.write(NOTE.replace("ring.py", "other.py").format(**OLD))
+    done = notes.adopt()
+    assert done.returncode == 2 and "at no commit" in done.stderr
+
+
+def test_a_lab_that_exists_is_not_overwritten(notes: Notes) -> None:
+    (notes.book / "docs/lab.toml").write_text("[lab]\n")
+    done = notes.adopt()
+    assert done.returncode == 2 and "exists already" in done.stderr
+    assert (notes.book / "docs/lab.toml").read_text() == "[lab]\n"
+
+
+def test_a_damaged_baseline_is_named(notes: Notes) -> None:
+    notes.write(NOTE.format(**OLD | {"limit": 900}))
+    notes.adopt()
+    (notes.book / "docs/baseline.json").write_text("[]")
+    done = notes.check()
+    assert done.returncode == 2 and "not a baseline" in done.stderr

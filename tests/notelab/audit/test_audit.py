@@ -1,0 +1,280 @@
+"""`shardbook audit`: citations are dated, carried and judged; what is certain is written."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.notelab.scratch import commit_all, git
+from tests.running import run_program
+
+CODE = '''\
+"""Rings."""
+
+LIMIT = 4
+
+
+class Ring:
+    """A ring of ranks."""
+
+    def send(self, to):
+        """Send a frame."""
+        frame = build_frame(to)
+        self.pending.append(frame)
+        return frame
+
+
+def build_frame(to):
+    """Build a frame."""
+    header = encode_header(to)
+    return header + b"body"
+'''
+NOTE = """\
+# Rings
+
+`Ring.send` (`ring.py:9`) builds a frame with `build_frame` (`src/ring.py:16`), whose header comes
+from `encode_header` (`src/ring.py:18`).
+
+The limit is `LIMIT`, see src/ring.py:3.
+"""
+MOVED = CODE.replace("LIMIT = 4", "import os\nimport sys\n\nLIMIT = 4")
+KEYS = [
+    "document", "line", "citation", "path", "start", "end", "state", "certain", "proposals",
+    "reason", "dated",
+]  # fmt: skip
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """Return a repository with code, a document that cites it, and one commit of both."""
+    folder = tmp_path / "book"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src/ring.py").write_text(CODE)
+    (folder / "src/notes.md").write_text(NOTE)
+    git(tmp_path, "init", "-q", "-b", "main", str(folder))
+    commit_all(folder, "first")
+    return folder
+
+
+def run(book: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "notelab", "audit", *arguments]
+    return run_program(command, cwd=book, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def audit(book: Path, *arguments: str) -> list[dict[str, object]]:
+    done = run(book, *(arguments or ("src/notes.md",)), "--output-format", "json")
+    assert done.returncode in (0, 1), done.stderr
+    answer = json.loads(done.stdout)
+    assert list(answer) == ["citations"]
+    for row in answer["citations"]:
+        assert list(row) == KEYS
+        assert all(list(place) == ["path", "start", "end"] for place in row["proposals"])
+    rows: list[dict[str, object]] = answer["citations"]
+    return rows
+
+
+def states(rows: list[dict[str, object]]) -> list[object]:
+    return [row["state"] for row in rows]
+
+
+def edit(book: Path, text: str, message: str = "code") -> None:
+    (book / "src/ring.py").write_text(text)
+    commit_all(book, message)
+
+
+def test_fresh_citations_are_right(book: Path) -> None:
+    rows = audit(book)
+    assert states(rows) == ["right"] * 4
+    assert run(book, "src/notes.md").returncode == 0
+    assert {row["path"] for row in rows} == {"src/ring.py"}
+
+
+def test_moved_lines_are_certain_and_written_in_their_own_form(book: Path) -> None:
+    dated = git(book, "rev-parse", "HEAD")
+    edit(book, MOVED)
+    rows = audit(book)
+    assert [(row["state"], row["certain"], row["dated"]) for row in rows] == [
+        ("moved", True, dated)
+    ] * 4
+    assert rows[0]["proposals"] == [{"path": "src/ring.py", "start": 12, "end": 12}]
+    done = run(book, "src/notes.md", "--write")
+    assert done.returncode == 0, done.stdout
+    text = (book / "src/notes.md").read_text()
+    assert all(each in text for each in ("`ring.py:12`", "`src/ring.py:19`", "see src/ring.py:6."))
+    commit_all(book, "notes")
+    assert states(audit(book)) == ["right"] * 4
+
+
+def test_a_reworded_line_keeps_the_date_of_its_number(book: Path) -> None:
+    edit(book, MOVED)
+    note = book / "src/notes.md"
+    note.write_text(note.read_text().replace("builds a frame with", "builds frames with"))
+    commit_all(book, "words")
+    rows = audit(book)
+    assert rows[0]["proposals"] == [{"path": "src/ring.py", "start": 12, "end": 12}]
+    assert states(rows) == ["moved"] * 4
+
+
+def test_a_number_that_was_wrong_when_written_is_judged_by_the_names(book: Path) -> None:
+    note = book / "src/notes.md"
+    note.write_text(NOTE.replace("`src/ring.py:16`", "`src/ring.py:4`"))
+    commit_all(book, "wrong")
+    row = audit(book)[1]
+    assert (row["state"], row["certain"]) == ("moved", False)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 16, "end": 16}  # type: ignore[index]
+    run(book, "src/notes.md", "--write")
+    assert "`src/ring.py:4`" in note.read_text()
+
+
+def test_changed_lines_get_a_proposal_and_are_never_written(book: Path) -> None:
+    edit(book, MOVED.replace("encode_header(to)", "encode_header(to, self_check=True)"))
+    row = audit(book)[2]
+    assert (row["state"], row["certain"]) == ("changed", False)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 21, "end": 21}  # type: ignore[index]
+
+
+def test_a_file_that_is_gone_leaves_its_citations_gone(book: Path) -> None:
+    git(book, "rm", "-q", "src/ring.py")
+    git(book, "commit", "-q", "-m", "gone")
+    assert set(states(audit(book))) == {"gone"}
+
+
+def test_a_renamed_file_is_found_again(book: Path) -> None:
+    git(book, "mv", "src/ring.py", "src/circle.py")
+    git(book, "commit", "-q", "-m", "renamed")
+    for row in audit(book)[:3]:
+        assert row["state"] == "changed" and row["certain"] is False
+        assert row["proposals"][0]["path"] == "src/circle.py"  # type: ignore[index]
+
+
+def test_documents_of_an_earlier_commit_are_audited_against_its_code(book: Path) -> None:
+    first = git(book, "rev-parse", "HEAD")
+    edit(book, MOVED)
+    second = git(book, "rev-parse", "HEAD")
+    git(book, "rm", "-q", "-r", "src")
+    git(book, "commit", "-q", "-m", "gone")
+    assert set(states(audit(book, "src/notes.md", "--at", first))) == {"right"}
+    assert set(states(audit(book, "src/notes.md", "--at", second))) == {"moved"}
+
+
+def test_a_rewritten_history_leaves_nothing_certain_that_is_wrong(book: Path) -> None:
+    edit(book, MOVED)
+    git(book, "checkout", "-q", "--orphan", "squashed")
+    commit_all(book, "everything in one commit")
+    rows = audit(book)
+    assert not any(row["certain"] for row in rows)
+    assert rows[1]["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
+
+
+def test_a_shallow_clone_leaves_nothing_certain_that_is_wrong(book: Path) -> None:
+    edit(book, MOVED)
+    shallow = book.parent / "shallow"
+    git(book.parent, "clone", "-q", "--depth", "1", book.as_uri(), str(shallow))
+    rows = audit(shallow)
+    assert not any(row["certain"] for row in rows)
+    assert rows[1]["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
+
+
+def test_a_number_that_may_be_about_another_column_is_not_certain(book: Path) -> None:
+    table = "| name | line | when |\n|---|---|---|\n| `Ring.send` | `ring.py:9` | {} |\n"
+    for text, certain in (("always", True), ("before `encode_header`", False)):
+        (book / "src/ring.py").write_text(CODE)
+        (book / "src/notes.md").write_text(f"# A\n\n{table.format(text)}")
+        commit_all(book, "table")
+        edit(book, MOVED)
+        (row,) = audit(book)
+        assert (row["state"], row["certain"]) == ("moved", certain)
+
+
+def test_a_comment_above_a_definition_yields_to_it(book: Path) -> None:
+    code = CODE.replace("def build_frame", "# What build_frame does.\ndef build_frame")
+    (book / "src/notes.md").write_text("# A\n\n`build_frame` is in `ring.py:16`.\n")
+    edit(book, code)
+    (row,) = audit(book)
+    assert (row["state"], row["certain"]) == ("moved", False)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 17}  # type: ignore[index]
+
+
+def test_a_document_that_was_never_committed_is_read_against_the_code_of_today(book: Path) -> None:
+    (book / "src/draft.md").write_text(NOTE)
+    rows = audit(book, "src/draft.md")
+    assert {row["dated"] for row in rows} == {None}
+    assert states(rows) == ["right"] * 4
+
+
+def test_a_document_in_no_repository_is_refused_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text(NOTE)
+    done = run(tmp_path, "note.md")
+    assert done.returncode == 2
+    assert "in no git repository" in done.stderr and "adopt" in done.stderr
+
+
+def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "note.md").write_text(NOTE)
+    done = run(tmp_path, "note.md")
+    assert done.returncode == 2 and "no such commit" in done.stderr
+
+
+def test_an_unknown_ref_is_named(book: Path) -> None:
+    done = run(book, "src/notes.md", "--at", "v9")
+    assert done.returncode == 2 and "v9: no such commit" in done.stderr
+
+
+def test_a_word_that_only_looks_like_a_path_is_unknown(book: Path) -> None:
+    (book / "src/notes.md").write_text("# A\n\nSee `example.com:443`, `node.js:18`, `a.py:3`.\n")
+    commit_all(book, "words")
+    for row in audit(book):
+        assert (row["state"], row["certain"], row["proposals"]) == ("unknown", False, [])
+
+
+def test_a_path_that_two_files_end_in_is_never_certain(book: Path) -> None:
+    for folder in ("a", "b"):
+        (book / folder).mkdir()
+        (book / folder / "wheel.py").write_text(CODE)
+    (book / "src/notes.md").write_text("# A\n\n`build_frame` is in `wheel.py:16`.\n")
+    commit_all(book, "two")
+    (row,) = audit(book)
+    assert row["certain"] is False and "2 files end in this path" in str(row["reason"])
+
+
+def test_a_file_beside_the_document_wins(book: Path) -> None:
+    (book / "other").mkdir()
+    (book / "other/ring.py").write_text("x = 1\n")
+    commit_all(book, "another")
+    assert audit(book)[0]["path"] == "src/ring.py"
+
+
+def test_a_citation_by_symbol_survives_moves(book: Path) -> None:
+    (book / "src/notes.md").write_text("# A\n\n`Ring` sends in `src/ring.py#Ring.send`.\n")
+    edit(book, MOVED)
+    (row,) = audit(book)
+    assert row["state"] == "right"
+    edit(book, MOVED.replace("def send", "def post"), "renamed")
+    assert states(audit(book)) == ["gone"]
+
+
+def test_permalinks_name_their_commit_and_are_left_to_check(book: Path) -> None:
+    link = f"https://example.org/o/s/blob/{'a' * 40}/src/ring.py#L4"
+    (book / "src/notes.md").write_text(f"# A\n\n[here]({link})\n")
+    assert audit(book) == []
+
+
+def test_windows_line_ends_survive_a_rewrite(book: Path) -> None:
+    note = book / "src/notes.md"
+    note.write_bytes(NOTE.replace("\n", "\r\n").encode())
+    commit_all(book, "line ends")
+    edit(book, MOVED)
+    assert run(book, "src/notes.md", "--write").returncode == 0
+    data = note.read_bytes()
+    assert data.count(b"\r\n") == data.count(b"\n") and b"`ring.py:12`" in data
+
+
+def test_twenty_thousand_links_are_read(book: Path) -> None:
+    links = "".join(f"- `build_frame` [here](ring.py#L{16 + n % 3})\n" for n in range(20_000))
+    (book / "src/notes.md").write_text(f"# A\n\n{links}")
+    commit_all(book, "links")
+    rows = audit(book)
+    assert len(rows) == 20_000

@@ -1,0 +1,308 @@
+"""Models with one planted fault each, for `python -m shardlab.parity`: what it must name.
+
+Each function builds the Llama of own_llama.py, or shardlab's GPT, and breaks one thing. Its
+SUPPORTS keep the search short. The first ten are kinds of faults that public threads report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, linear
+from torch.utils.checkpoint import checkpoint
+
+from shardlab.context.parallel import ContextParallel
+from shardlab.experts.config import ExpertConfig
+from shardlab.experts.layer import ExpertAxes
+from shardlab.gpt.config import LLAMA, GPTConfig
+from shardlab.gpt.model import GPT
+from shardlab.grid.grid import Grid
+from shardlab.layers import ops
+from shardlab.layers.cross_entropy import IGNORED, cross_entropy
+from tests.shardlab import own_llama
+from tests.shardlab.own_llama import HIDDEN, Llama, batch
+
+SUPPORTS: dict[str, list[Any]] = {"tensor": [1, 2], "sequence_parallel": [False, True]}
+TENSOR = {"tensor": [1, 2]}
+DATA = {"data": [1, 2]}
+PIPELINE = {"pipeline": [1, 2]}
+__all__ = ["batch"]
+
+Build = Callable[..., nn.Module]
+
+
+def supports(values: dict[str, list[Any]], **attributes: Any) -> Callable[[Build], Build]:
+    def mark(build: Build) -> Build:
+        build.SUPPORTS = values  # type: ignore[attr-defined]
+        for name, value in attributes.items():
+            setattr(build, name, value)
+        return build
+
+    return mark
+
+
+def llama(grid: Grid, **options: Any) -> Any:
+    return Llama(grid, **options)
+
+
+# ------------------------------------------------------------------ ten kinds of public threads
+
+
+@supports(SUPPORTS)
+def partial_norm(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    if model.partial:
+        del model.layers["1"].norm2.weight.partial_gradient
+    return model
+
+
+@supports(PIPELINE | {"tied": [True]})
+def tied_ends(grid: Grid, **options: Any) -> nn.Module:
+    class Untold(Llama):
+        tied_weight = None  # type: ignore[assignment]
+
+    return Untold(grid, **options)
+
+
+def text_alone(step: int) -> tuple[Tensor, Tensor]:
+    (tokens, _), targets = batch(step)
+    return tokens, targets
+
+
+def gpt(grid: Grid, stage: int, stages: int, *, experts: bool = True, **kind: Any) -> GPT:
+    chosen, axes = (ExpertConfig(count=4, ffn=8), ExpertAxes.of(grid)) if experts else (None, None)
+    config = GPTConfig(
+        **LLAMA, layers=4, hidden=HIDDEN, heads=4, kv_heads=2, ffn=16, vocab=21, sequence=8,
+        dtype=torch.float64, init_std=0.2, experts=chosen,
+    )  # fmt: skip
+    context = ContextParallel(grid.context)
+    stages_: dict[str, Any] = {"stage": stage, "stages": stages, "context": context}
+    return GPT(config, tensor=grid.tensor, experts=axes, **stages_, **kind)
+
+
+@supports(
+    {
+        "tensor": [1, 2], "context": [1, 2], "pipeline": [1, 2], "data": [1, 2],
+        "microbatches": [1, 2], "schedule": ["1f1b", "gpipe", "zb-h1", "interleaved"],
+        "fsdp": ["", "FULL_SHARD", "SHARD_GRAD_OP"], "sequence_parallel": [False, True],
+    },
+    batch=text_alone,
+)  # fmt: skip
+def dense(grid: Grid, **options: Any) -> nn.Module:
+    return gpt(grid, experts=False, **options)
+
+
+@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
+def experts(grid: Grid, **options: Any) -> nn.Module:
+    return gpt(grid, **options)
+
+
+@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
+def unmarked_experts(grid: Grid, **options: Any) -> nn.Module:
+    model = gpt(grid, **options)
+    for parameter in model.parameters():
+        parameter.__dict__.pop("copies_axis", None)
+    return model
+
+
+@supports(TENSOR)
+def label_smoothing(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+
+    def loss(logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
+        words = logits_SBv[..., : model.head.words]
+        right = cross_entropy(logits_SBv, targets_BS.t(), axis=grid.tensor).mean()
+        return right - 0.1 * words.mean()
+
+    model.loss = loss
+    return model
+
+
+@supports(TENSOR)
+def dropout_under_recomputation(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    block = model.layers["0"]
+    block.down.forward = recomputed(block.down.forward, preserve_rng_state=False)
+    return model
+
+
+def recomputed(forward: Any, **settings: Any) -> Any:
+    def dropped(x: Tensor) -> Tensor:
+        return forward(dropout(x, 0.3))
+
+    return partial(checkpoint, dropped, use_reentrant=False, **settings)
+
+
+@supports({"context": [1, 2]})
+def wrong_positions(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    if context := model.context:
+        for block in model.layers.values():
+            runs = lambda tokens: torch.arange(tokens) + grid.context.rank * tokens  # noqa: E731
+            block.context = SimpleNamespace(positions=runs, attend=context.attend)
+    return model
+
+
+def uneven(step: int) -> tuple[Any, Tensor]:
+    tokens, targets = batch(step)
+    targets = targets.clone()
+    targets[:3, 2:] = IGNORED
+    return tokens, targets
+
+
+@supports(DATA, batch=uneven)
+def mean_of_means(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+
+    def loss(logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
+        losses = cross_entropy(logits_SBv, targets_BS.t(), axis=grid.tensor)
+        return losses.sum() / (targets_BS != IGNORED).sum()
+
+    model.loss = loss
+    return model
+
+
+@supports(DATA | {"reduction": ["tokens"], "microbatches": [1, 2]}, batch=uneven)
+def sums(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.loss = lambda x, y: cross_entropy(x, y.t(), axis=grid.tensor).sum()
+    return model
+
+
+@supports(TENSOR)
+def frozen_lora(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options).requires_grad_(False)
+    block = model.layers["0"]
+    block.lora_a = own_llama.INIT.replicated("lora_a", (4, HIDDEN))
+    block.lora_b = own_llama.INIT.replicated("lora_b", (HIDDEN, 4))
+    inner = block.forward
+
+    def adapted(x: Tensor, documents: Any) -> Tensor:
+        return inner(x, documents) + linear(linear(x, block.lora_a), block.lora_b)
+
+    block.forward = partial(checkpoint, adapted, use_reentrant=True)
+    return model
+
+
+@supports(TENSOR)
+def unmarked_weight(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    del model.layers["1"].q.weight.sharding
+    return model
+
+
+@supports(DATA)
+def double_scaling(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    inner = model.loss
+    model.loss = lambda x, y: inner(x, y) / grid.data.size
+    return model
+
+
+# ------------------------------------------------------------------ five more
+
+
+@supports(TENSOR)
+def bias_before_the_sum(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    down = model.layers["0"].down
+    down.shift = nn.Parameter(torch.full((HIDDEN,), 0.5, dtype=torch.float64))
+    down.forward = lambda x: ops.reduce_from(linear(x, down.weight) + down.shift, grid.tensor)
+    return model
+
+
+@supports(TENSOR)
+def missing_f(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.head.forward = lambda x: linear(x, model.head.weight, model.head._padding())
+    return model
+
+
+@supports(TENSOR)
+def missing_g(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    o = model.layers["0"].o
+    o.forward = lambda x: linear(x, o.weight)
+    return model
+
+
+@supports(PIPELINE)
+def renumbered_stage(grid: Grid, stage: int, stages: int, **options: Any) -> nn.Module:
+    model = llama(grid, stage=stage, stages=stages, **options)
+    model.layers = nn.ModuleDict({str(i): b for i, b in enumerate(model.layers.values())})
+    return model
+
+
+@supports(TENSOR)
+def summed_twice(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.norm.weight.register_hook(grid.tensor.all_reduce)
+    return model
+
+
+# ------------------------------------------------------------------ what can't be compared
+
+
+def remembers(grid: Grid, **options: Any) -> nn.Module:
+    model, seen = llama(grid, **options), []
+    inner = model.loss
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        seen.append(1)
+        return inner(x, y) * (1 + len(seen) / 100)
+
+    model.loss = loss
+    return model
+
+
+def draws(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    block = model.layers["0"]
+    block.down.forward = recomputed(block.down.forward)
+    return model
+
+
+def returns_a_dict(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    inner = model.forward
+    model.forward = lambda *x: {"logits": inner(*x)}
+    return model
+
+
+def moves_a_buffer(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.register_buffer("mean", torch.zeros(1))
+    inner = model.loss
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        model.mean += 1
+        return inner(x, y)
+
+    model.loss = loss
+    return model
+
+
+@supports(TENSOR)
+def has_a_buffer(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.register_buffer("rates", torch.ones(1), persistent=False)
+    return model
+
+
+def has_a_parameter_that_nothing_uses(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.unused = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    return model
+
+
+def narrow(grid: Grid, **options: Any) -> nn.Module:
+    return llama(grid, **options).float()
+
+
+def no_module(grid: Grid, **options: Any) -> Any:
+    return {"model": llama(grid, **options)}

@@ -1,0 +1,187 @@
+"""Audits the citations of documents against the code of their own repository."""
+
+import posixpath
+from pathlib import Path
+
+import msgspec
+
+from notelab.audit.dating import History, read_history
+from notelab.audit.judge import State, Verdict, judge
+from notelab.audit.mentions import find_mentions
+from notelab.audit.repository import Repository, open_repository
+from notelab.cited.range_fit import find_symbols
+from notelab.errors import NotelabError, display_path
+from notelab.page.candidates import Candidate, find_candidates, move, replace
+from notelab.regular_files import read_regular
+from notelab.repin.changes import Place
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+class AuditedCitation(msgspec.Struct):
+    """A citation of a document: where it is, what it cites, and what became of that.
+
+    The fields are those of the JSON output, in its order.
+    """
+
+    document: str
+    line: int
+    citation: str
+    path: str
+    start: int
+    end: int
+    state: State
+    certain: bool
+    proposals: list[Place]
+    reason: str
+    dated: str | None
+
+
+class Document(msgspec.Struct):
+    """An audited document; `edits` are its citations with what `--write` writes for them."""
+
+    path: Path
+    text: str
+    candidates: list[Candidate]
+    citations: list[AuditedCitation]
+
+
+def audit_document(path: Path, ref: str) -> Document:
+    """Audit a document: its working copy against HEAD, or both as they were at `ref`.
+
+    Raises:
+        NotelabError: the document can't be read, or is in no repository.
+    """
+    root, repository = open_repository(path, ref or "HEAD")
+    name = path.resolve().relative_to(root.resolve()).as_posix()
+    text = _read_text(path, repository, name, ref)
+    history = read_history(repository, name, ref)
+    document = Document(path, text, [], [])
+    auditor = _Auditor(repository, name, text.split("\n"), history)
+    for candidate in find_candidates(text):
+        audited = auditor.audit(candidate)
+        if audited is not None:
+            document.candidates.append(candidate)
+            document.citations.append(audited)
+    return document
+
+
+def _read_text(path: Path, repository: Repository, name: str, ref: str) -> str:
+    if ref:
+        data = repository.read(repository.commit, name)
+        if data is None:
+            raise NotelabError(f"{display_path(path)}: no such file at {ref}")
+    else:
+        try:
+            data = read_regular(path, _MAX_BYTES + 1)
+        except OSError as fault:
+            raise NotelabError(f"{display_path(path)} can't be read: {fault.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise NotelabError(
+            f"{display_path(path)} is larger than {_MAX_BYTES // 1024} KiB; not read"
+        )
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise NotelabError(f"{display_path(path)} is not UTF-8") from None
+
+
+class _Auditor:
+    """Audits the citations of one document, in their order."""
+
+    def __init__(
+        self, repository: Repository, document: str, lines: list[str], history: History
+    ) -> None:
+        self._repository, self._document = repository, document
+        self._lines, self._history = lines, history
+        self._cited: list[str] = []  # the paths that were resolved so far
+
+    def audit(self, candidate: Candidate) -> AuditedCitation | None:
+        """Return what became of a citation, or None if it is none of this repository's."""
+        citation = candidate.citation
+        if citation.commit or citation.repository or "://" in citation.text:
+            return None  # it names its commit
+        row = candidate.place.row or citation.span.row
+        dates = self._history.dates(row, candidate.written)
+        paths = self._resolve(citation.path, citation.relative, dates)
+        if citation.form == "maybe" and not paths:
+            return None
+        path = paths[0] if paths else citation.path
+        if citation.problem:
+            verdict = Verdict("unknown", reason=f"the citation {citation.problem}")
+        elif not paths:
+            verdict = Verdict("unknown", reason="no file of the repository has this path")
+        else:
+            self._cited.append(path)
+            verdict = self._judge(candidate, paths, dates)
+        return AuditedCitation(
+            self._document, row, candidate.written or citation.text, path,
+            citation.first, citation.last, verdict.state, verdict.certain, verdict.proposals,
+            verdict.reason, verdict.dated,
+        )  # fmt: skip
+
+    def _judge(self, candidate: Candidate, paths: list[str], dates: list[str]) -> Verdict:
+        citation, path = candidate.citation, paths[0]
+        if citation.symbol:
+            return self._judge_symbol(citation.symbol.replace("::", "."), path)
+        if not 0 < citation.first <= citation.last:
+            return Verdict("unknown", reason="the lines are not in ascending order")
+        mentions = find_mentions(candidate, self._lines)
+        place = Place(path, citation.first, citation.last)
+        read_at = dates or [self._repository.commit]
+        verdict = judge(self._repository, place, path, read_at, mentions)
+        verdict.dated = verdict.dated if dates else None
+        if len(paths) > 1:
+            verdict.certain = False
+            verdict.reason += f"; {len(paths)} files end in this path"
+        return verdict
+
+    def _judge_symbol(self, name: str, path: str) -> Verdict:
+        version = self._repository.version(path)
+        symbols = find_symbols(version.outline, name) if version else []
+        if len(symbols) == 1:
+            place = Place(path, symbols[0].top, symbols[0].last)
+            return Verdict("right", [place], True, "the file has this symbol")
+        return Verdict("gone", reason=f"the file has {len(symbols) or 'no'} such symbols")
+
+    def _resolve(self, written: str, relative: bool, dates: list[str]) -> list[str]:
+        """Return the files that a path may mean, the likeliest first.
+
+        A whole path wins, then a file beside the document, then the only file with that end in the
+        nearest folder around the document, then the file that the document cited last.
+        """
+        folder = posixpath.dirname(self._document)
+        blobs = self._repository.blobs(self._repository.commit)
+        beside = posixpath.normpath(posixpath.join(folder, written))
+        for path in (beside,) if relative else (written, beside):
+            if path in blobs:
+                return [path]
+        if relative:
+            return [beside] if self._existed(beside, dates) else []
+        name = written.rpartition("/")[2]
+        ends = [p for p in self._repository.by_name.get(name, []) if p.endswith(f"/{written}")]
+        near = folder
+        while near and len(ends) > 1:
+            inside = [path for path in ends if path.startswith(f"{near}/")]
+            ends = inside or ends
+            near = posixpath.dirname(near)
+        if len(ends) > 1:
+            last = [path for path in reversed(self._cited) if path in ends]
+            ends = list(dict.fromkeys([*last, *ends]))
+        if not ends:
+            ends = [path for path in (written, beside) if self._existed(path, dates)]
+        return ends
+
+    def _existed(self, path: str, dates: list[str]) -> bool:
+        return any(self._repository.version(path, date) is not None for date in dates)
+
+
+def rewrite(document: Document) -> tuple[str, int]:
+    """Return a document's text with each certain citation rewritten, and how many these are."""
+    edits = []
+    for candidate, audited in zip(document.candidates, document.citations, strict=True):
+        if audited.certain and audited.state == "moved" and candidate.place.row:
+            new = audited.proposals[0]
+            path = candidate.citation.path if new.path == audited.path else new.path
+            edits.append((candidate.place, move(candidate, path, new.start, new.end)))
+    return replace(document.text, edits), len(edits)

@@ -1,0 +1,234 @@
+"""Judges one citation: what its lines said when it was written, and where that is now."""
+
+from typing import Literal
+
+import msgspec
+
+from notelab.audit.mentions import COMMENT, Fit, Mention, is_definition, measure_fit
+from notelab.audit.repository import Repository
+from notelab.repin.changes import CitationChange, Place
+from notelab.repin.classify import classify_change
+from notelab.repin.version import CitedLines, Version, base_name
+
+State = Literal["right", "moved", "changed", "gone", "unknown"]
+_FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
+_CLEARLY = 0.6  # and from which a carried citation may be written
+_MAX_PROPOSALS = 3
+_SLIP = 15  # lines by which a number may miss the definition of what the text names
+
+
+class Verdict(msgspec.Struct):
+    """What became of a citation; `certain` says that the first proposal may be written."""
+
+    state: State
+    proposals: list[Place] = []
+    certain: bool = False
+    reason: str = ""
+    dated: str | None = None
+
+
+class _Carried(msgspec.Struct):
+    """A citation as it was at a commit, how well it fitted the text, and its place now."""
+
+    commit: str
+    old: Version
+    fit: Fit
+    change: CitationChange
+
+
+def judge(
+    repository: Repository,
+    place: Place,
+    old_path: str,
+    dates: list[str],
+    mentions: list[Mention],
+) -> Verdict:
+    """Return the verdict on a citation.
+
+    Args:
+        repository: the repository of the code.
+        place: the cited lines, with the path that the file has now, or had last.
+        old_path: the path that the file had when the citation was written.
+        dates: the commits at which the citation may have been read, the likeliest first.
+        mentions: the names around it.
+    """
+    new = repository.version(place.path)
+    carried = _carry_from_dates(repository, place, old_path, dates, mentions)
+    if carried is None:
+        return _judge_by_names(new, place, mentions, dates, [])
+    if carried.fit.share >= _FITS or not mentions:
+        return _judge_carried(carried, place, mentions, new)
+    expected = [carried.change.new] if carried.change.new else carried.change.proposals[:1]
+    named = _judge_by_names(new, place, mentions, dates, expected)
+    named.dated = carried.commit
+    if named.state in ("right", "moved"):
+        return named
+    verdict = _judge_carried(carried, place, mentions, new)
+    verdict.certain = False
+    return verdict
+
+
+def _carry_from_dates(
+    repository: Repository, place: Place, old_path: str, dates: list[str], mentions: list[Mention]
+) -> _Carried | None:
+    """Return the citation carried from the date whose text fits best, if its lines exist there."""
+    new = repository.version(place.path)
+    best: tuple[float, str, Version, Fit] | None = None
+    seen: set[str] = set()
+    for commit in [*dates, *(f"{date}^" for date in dates)]:
+        old = repository.version(old_path, commit)
+        if old is None or old.blob in seen or place.end > len(old.lines):
+            continue
+        seen.add(old.blob)
+        fit = measure_fit(old, place.start, place.end, mentions)
+        if best is None or fit.share > best[0] + 0.05:
+            best = fit.share, commit, old, fit
+        if not mentions or best[0] >= _CLEARLY:
+            break
+    if best is None:
+        return None
+    _, commit, old, fit = best
+    names = old.outline.names_between(place.start, place.end)
+    anchors = sorted({mention.name for mention in mentions} & names)
+    cited = CitedLines(old, place.start, place.end, anchors)
+    line_map = repository.line_map(old, new) if new else None
+    change = classify_change(
+        cited, new, line_map,
+        repository.other_files(commit).find, repository.moved_lines(commit),
+    )  # fmt: skip
+    return _Carried(commit.rstrip("^"), old, fit, change)
+
+
+def _judge_carried(
+    carried: _Carried, place: Place, mentions: list[Mention], new: Version | None
+) -> Verdict:
+    change, dated = carried.change, carried.commit
+    definition = _find_missed_definition(carried.old, place, mentions, new)
+    if change.new is not None and definition is not None:
+        is_same = definition == place
+        reason = f"the lines beside it define `{mentions[0].name}`, which the text names"
+        proposals = list(dict.fromkeys([definition, change.new]))
+        return Verdict("right" if is_same else "moved", proposals, False, reason, dated)
+    if change.new is not None:
+        is_same = change.new == place
+        certain = _is_sure(carried, place, mentions, new)
+        reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
+        return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
+    proposals = [definition] if definition else []
+    proposals += change.proposals
+    if new is not None:
+        named = _rank_by_names(new, place, mentions, expected=proposals[:1])
+        defined = [p for p, fit in named if fit.defines and fit.mention is mentions[0]]
+        if carried.fit.defines and defined and (not proposals or defined[0] not in proposals):
+            proposals = [*defined[:1], *proposals]
+        proposals = list(dict.fromkeys([*proposals, *(p for p, _ in named)]))
+    proposals = proposals[:_MAX_PROPOSALS]
+    if not change.proposals and not proposals:
+        return Verdict("gone", [], False, change.searched or "the file is gone", dated)
+    reason = f"the lines have changed since {dated[:12]}"
+    return Verdict("changed", proposals, False, reason, dated)
+
+
+def _find_missed_definition(
+    old: Version, place: Place, mentions: list[Mention], new: Version | None
+) -> Place | None:
+    """Return where the nearest name is defined now if a number missed its definition by little.
+
+    A single line that has no name of the text, or is a comment, a few lines beside the definition
+    of the nearest name, was a slip when it was written.
+    """
+    if place.start != place.end or not mentions or new is None:
+        return None
+    names = old.outline.names_between(place.start, place.end)
+    is_comment = COMMENT.match(old.lines[place.start - 1])
+    near = (mention.name for mention in mentions if mention.weight >= 0.5)
+    if not is_comment and not names.isdisjoint(near):
+        return None
+    name = mentions[0].name
+    rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
+    if not any(is_definition(old, row, name) for row in rows):
+        return None
+    found = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
+    return Place(new.path, found[0], found[0]) if len(found) == 1 else None
+
+
+def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Version | None) -> bool:
+    """Return whether a carried citation may be written: its lines are clearly what the text names.
+
+    A name that is defined a few lines beside the cited ones, or that is common in the file, leaves
+    a doubt: the number may have been wrong when it was written.
+    """
+    fit = carried.fit
+    if not mentions or fit.mention is None or fit.share < _CLEARLY or new is None:
+        return False
+    name = fit.mention.name
+    cited_names = carried.old.outline.names_between(place.start, place.end)
+    if any(mention.rival and mention.name not in cited_names for mention in mentions):
+        return False
+    if fit.defines:
+        return True
+    old_rows = carried.old.rows_by_name.get(name, [])
+    near = [row for row in old_rows if place.start - 12 <= row <= place.end + 12]
+    inside = [row for row in near if place.start <= row <= place.end]
+    return near == inside and not any(is_definition(carried.old, row, name) for row in old_rows)
+
+
+def _judge_by_names(
+    new: Version | None,
+    place: Place,
+    mentions: list[Mention],
+    dates: list[str],
+    expected: list[Place],
+) -> Verdict:
+    """Judge a citation whose text of its time isn't known, or doesn't fit, by the names alone."""
+    dated = dates[0] if dates else None
+    if new is None:
+        return Verdict("gone", [], False, "the file is gone", dated)
+    if not mentions:
+        return Verdict("unknown", [], False, "the text around it names nothing", dated)
+    if place.end <= len(new.lines):
+        fit = measure_fit(new, place.start, place.end, mentions)
+        if fit.share >= _FITS and fit.mention is not None:
+            reason = f"the lines have `{fit.mention.name}`, which the text names"
+            return Verdict("right", [place], False, reason, dated)
+    named = _rank_by_names(new, place, mentions, expected)
+    if not named:
+        return Verdict("unknown", [], False, "the file has none of the names around it", dated)
+    places = [each for each, _ in named[:_MAX_PROPOSALS]]
+    fit = named[0][1]
+    reason = f"the cited lines never had `{fit.mention.name}`" if fit.mention else ""
+    return Verdict("moved", places, False, reason, dated)
+
+
+def _rank_by_names(
+    new: Version, place: Place, mentions: list[Mention], expected: list[Place]
+) -> list[tuple[Place, Fit]]:
+    """Return places that have the names, best first; `expected` are where the lines may be."""
+    center = expected[0].start if expected and expected[0].path == new.path else place.start
+    size = place.end - place.start + 1
+    scored: dict[Place, tuple[float, Fit]] = {}
+    for mention in mentions[:4]:
+        rows = new.rows_by_name.get(mention.name, [])
+        for row in rows if len(rows) <= 200 else ():
+            found = _place_at(new, row, size, mention.name)
+            fit = measure_fit(new, found.start, found.end, mentions)
+            closeness = 1 / (1 + abs(found.start - center) / 20)
+            has_nearest = fit.mention is mentions[0] or mention is mentions[0]
+            score = fit.share + 0.15 * fit.total + 0.3 * closeness + 0.3 * has_nearest
+            if fit.share >= _FITS and score > scored.get(found, (0.0, fit))[0]:
+                scored[found] = score, fit
+    ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))
+    return [(each, fit) for each, (_, fit) in ranked[: 2 * _MAX_PROPOSALS]]
+
+
+def _place_at(new: Version, row: int, size: int, name: str) -> Place:
+    """Return the range of about `size` lines that a name on a line means."""
+    if size == 1:
+        return Place(new.path, row, row)
+    for symbol in new.outline.symbols:
+        if symbol.line == row and base_name(symbol.name) == name:
+            whole = symbol.last - symbol.line + 1
+            if size * 0.5 <= whole <= size * 2.5 + 4:
+                return Place(new.path, symbol.line, symbol.last)
+    last = min(row + size - 1, len(new.lines))
+    return Place(new.path, row, last)

@@ -1,0 +1,179 @@
+"""What the text around a citation names, and how well some lines of a file fit these names."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+import msgspec
+
+from notelab.lines import is_anchor
+from notelab.page.candidates import Candidate
+from notelab.page.citation_syntax import looks_like_citation
+from notelab.repin.version import Version, base_name
+
+_CODE = re.compile(r"`+([^`]+)`+")
+# Words in plain text that can only be identifiers: with an underscore, a call, or a capital inside.
+_IDENTIFIER = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\(\)))")
+_CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
+_END = re.compile(r"[.;!?][*_)\"]*(?:\s|\Z)|\n\s*(?:[-*+]|\d+[.)])\s|\|")
+_NEAR, _SIDE, _SENTENCE, _BLOCK = 1.0, 0.8, 0.4, 0.2
+_KEYWORDS = frozenset(
+    """
+    Err False None Ok Option Result Self Some String True Vec abstract as async auto await
+    bool boolean break byte case catch chan char class const continue crate def default
+    defer delete do double dyn elif else enum err error except export extends false final
+    finally float fn for from func function go if impl implements import in int interface is
+    lambda let long loop map match mod mut namespace new nil null num number ok operator or
+    package pass private protected pub public raise ref return select self short signed
+    sizeof static str string struct super switch template this throw throws trait true try
+    type typedef typename undefined union unsafe unsigned use using usize var void volatile
+    where while with yield
+    """.split()  # noqa: SIM905 - a table of words
+)
+_DEFINES = (
+    r"(?:\b(?:fn|def|class|struct|enum|union|trait|impl|type|const|static|let|var|func|function|"
+    r"interface|mod|module|namespace|macro_rules!|record|val)\s+(?:mut\s+|\([^)]*\)\s*|<[^>]*>\s*)*"
+    r"|#\s*define\s+|^\s*(?:pub(?:\([^)]*\))?\s+|export\s+|async\s+|static\s+|readonly\s+|private\s+"
+    r"|public\s+|protected\s+)*)"
+)
+
+
+_ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
+COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
+
+
+class Mention(msgspec.Struct, frozen=True):
+    """A name in the text: its last part, the dotted whole, and how near the citation it is.
+
+    `rival` is a name in a later column of a table's row, which the number may be about, too.
+    """
+
+    name: str
+    chain: str
+    weight: float
+    rival: bool = False
+
+
+def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
+    """Return the names around a citation, the nearest first.
+
+    The names between the last citation and this one are nearest, then those up to the next one.
+    """
+    span, block = candidate.citation.span, candidate.block.span
+    first, last = block.row, max(block.end_row, block.row)
+    if last - first > 60:  # a long list: the rows around the citation
+        first, last = max(first, span.row - 30), min(last, span.row + 30)
+    rows = lines[first - 1 : last]
+    text = "\n".join(rows)
+    place = candidate.place if candidate.place.row else span
+    start = sum(len(row) + 1 for row in rows[: place.row - first]) + place.column - 1
+    end = start + max(len(candidate.written), 1)
+    spans, cited = _read_names(text)
+    before = max((stop for _, stop in cited if stop <= start), default=0)
+    after = min((begin for begin, _ in cited if begin >= end), default=len(text))
+    sentence = max((m.end() for m in _END.finditer(text, 0, start)), default=0)
+    match = _END.search(text, end)
+    sentence_end = match.start() if match else len(text)
+    row_start = text.rfind("\n", 0, start) + 1
+    is_table = text[row_start:].lstrip().startswith("|")
+    ranked: list[tuple[float, float, str]] = []
+    for begin, stop, code in spans:
+        if begin >= start and stop <= end:
+            continue
+        distance = start - stop if stop <= start else begin - end
+        if max(before, 0 if is_table else sentence) <= begin < start:
+            weight = _NEAR
+        elif end <= begin < min(after, len(text) if is_table else sentence_end):
+            weight = _SIDE
+        else:
+            weight = _SENTENCE if sentence <= begin < sentence_end or is_table else _BLOCK
+        ranked.append((weight - min(distance, 1000) / 10_000, weight, code))
+    mentions: dict[str, Mention] = {}
+    for index, (_, weight, code) in enumerate(sorted(ranked, key=lambda item: -item[0])):
+        decayed, is_rival = weight * max(1 - 0.15 * index, 0.4), is_table and weight == _SIDE
+        for mention in _split_code(code, decayed, is_rival=is_rival):
+            mentions.setdefault(mention.name, mention)
+    return [*mentions.values()][:12]
+
+
+def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
+    """Return the code spans and identifiers of a text that cite nothing, and what cites."""
+    named, cited = [], []
+    for match in _CODE.finditer(text):
+        cites = looks_like_citation(match[1]) or re.fullmatch(r":L?\d.*", match[1])
+        if cites:
+            cited.append(match.span())
+        else:
+            named.append((*match.span(), match[1]))
+    plain = _CODE.sub(lambda match: " " * len(match[0]), text)
+    for match in re.finditer(r"[\w./-]+\.\w+:L?\d[\d-]*", plain):
+        cited.append(match.span())
+        plain = plain[: match.start()] + " " * len(match[0]) + plain[match.end() :]
+    named += [(*match.span(), match[0]) for match in _IDENTIFIER.finditer(plain)]
+    return named, cited
+
+
+def _split_code(code: str, weight: float, *, is_rival: bool) -> Iterable[Mention]:
+    """Yield the names of a code span; the first chain of it is what the span is about."""
+    for index, match in enumerate(_CHAIN.finditer(code)):
+        chain = re.sub(r"::|#|->", ".", match[0])
+        name = base_name(chain)
+        if index > 5 or len(name) < 2 or name in _KEYWORDS or not is_anchor(name):
+            continue
+        yield Mention(name, chain, weight * (1.0 if index == 0 else 0.7), is_rival)
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """How well lines fit the names: `share` from 0 to 1, of the best mention, and why."""
+
+    share: float = 0
+    mention: Mention | None = None
+    defines: bool = False
+    total: float = 0  # over all mentions, to rank places
+
+
+@cache
+def _definition(name: str) -> re.Pattern[str]:
+    return re.compile(rf"{_DEFINES}{re.escape(name)}\b(?!\s*\.)(?:\s*[:=(<{{\[]|\s+\w|\s*$)")
+
+
+def is_definition(version: Version, row: int, name: str) -> bool:
+    """Return whether a line defines a name, as far as its text tells."""
+    line = version.lines[row - 1]
+    if name not in line or COMMENT.match(line):
+        return False
+    if any(base_name(s.name) == name and s.line == row for s in version.outline.symbols):
+        return True
+    match = _definition(name).search(line)
+    if match is None:
+        return False
+    is_bare = not match[0][: match[0].find(name)].strip()  # a field, a key or an assignment
+    rest = line[line.find(name) + len(name) :]
+    return not is_bare or _ASSIGNS.match(rest) is not None
+
+
+def measure_fit(version: Version, first: int, last: int, mentions: list[Mention]) -> Fit:
+    """Return how well lines fit the mentions."""
+    names = version.outline.names_between(first, last)
+    best, total = Fit(), 0.0
+    for mention in mentions:
+        value, defines = 0.0, False
+        if mention.name in names:
+            rows = range(first, min(last, first + 60) + 1)
+            defines = any(is_definition(version, row, mention.name) for row in rows)
+            value = 1.0 if defines else 0.9 / (1 + len(version.rows_by_name[mention.name]) / 60)
+        elif _names_enclosing(version, first, last, mention):
+            value = 0.45
+        total += value * mention.weight
+        if value * mention.weight > best.share:
+            best = Fit(value * mention.weight, mention, defines)
+    return msgspec.structs.replace(best, total=total)
+
+
+def _names_enclosing(version: Version, first: int, last: int, mention: Mention) -> bool:
+    symbol = version.outline.innermost(first, last)
+    while symbol is not None:
+        if base_name(symbol.name) == mention.name:
+            return True
+        symbol = version.outline.symbols[symbol.parent] if symbol.parent >= 0 else None
+    return False

@@ -1,0 +1,124 @@
+"""A repository at several commits: its trees, its files and their outlines, each read once."""
+
+from functools import cache, cached_property
+from pathlib import Path
+
+from notelab.cited import outline
+from notelab.errors import NotelabError, display_path
+from notelab.lines import split_lines
+from notelab.repin.line_map import LineMap, map_lines
+from notelab.repin.moved_lines import MovedLines
+from notelab.repin.other_files import OtherFiles
+from notelab.repin.version import Version
+from notelab.sources.answers import MAX_FILE_BYTES
+from notelab.sources.git.command import GitCommand, find_git_dir
+from notelab.sources.git.tree import explain_shallowness
+
+
+class Repository:
+    """The files of a repository at any commit; `commit` is the one that citations are carried to.
+
+    Args:
+        git: the repository.
+        commit: the commit of the code, or a name of it.
+
+    Raises:
+        NotelabError: there is no such commit.
+    """
+
+    def __init__(self, git: GitCommand, commit: str) -> None:
+        """Open the repository; its files are read when they are asked for."""
+        self.git = git
+        ran = git.run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}"
+        )
+        if ran.status:
+            hint = explain_shallowness(git) or "give a commit, a tag or a branch of this repository"
+            raise NotelabError(f"{commit[:80]}: no such commit", hint=hint)
+        self.commit = ran.text
+        self._versions: dict[str, Version] = {}
+        self._line_maps: dict[tuple[str, str], LineMap] = {}
+
+    @cached_property
+    def _batch(self):  # type: ignore[no-untyped-def]  # GitPython is imported when it is needed
+        return self.git.open_batch()
+
+    @cache  # noqa: B019 - one repository lives as long as the command
+    def blobs(self, commit: str) -> dict[str, str]:
+        """Return the blob of each file of a commit, by path."""
+        ran = self.git.run("ls-tree", "-r", "-z", "--full-tree", commit, timeout=300)
+        rows = (row.partition(b"\t") for row in ran.out.split(b"\0") if row.startswith(b"100"))
+        return {path.decode("utf-8", "replace"): row.split()[2].decode() for row, _, path in rows}
+
+    @cached_property
+    def by_name(self) -> dict[str, list[str]]:
+        """Return the paths of the code's commit by file name."""
+        names: dict[str, list[str]] = {}
+        for path in self.blobs(self.commit):
+            names.setdefault(path.rpartition("/")[2], []).append(path)
+        return names
+
+    def read(self, commit: str, path: str) -> bytes | None:
+        """Return a file's bytes at a commit, or None if it has none or it is too large."""
+        blob = self.find_blob(commit, path)
+        return self.read_blob(blob) if blob else None
+
+    def version(self, path: str, commit: str = "") -> Version | None:
+        """Return a file at a commit, by default that of the code, or None if it has none."""
+        blob = self.find_blob(commit or self.commit, path)
+        key = f"{blob}:{path}"
+        if not blob:
+            return None
+        if key not in self._versions:
+            data = self.read_blob(blob)
+            lines = split_lines(data)
+            self._versions[key] = Version(path, blob, lines, outline.of_file(path, data))
+        return self._versions[key]
+
+    def find_blob(self, commit: str, path: str) -> str:
+        """Return the id of a file's blob, or '' if there is none that is read."""
+        if "\n" in path:
+            return ""
+        try:
+            blob, kind, size = self._batch.get_object_header(f"{commit}:{path}")
+        except ValueError:
+            return ""
+        is_read = kind == b"blob" and size <= MAX_FILE_BYTES
+        return blob.decode() if is_read else ""
+
+    def read_blob(self, blob: str) -> bytes:
+        """Return the bytes of a blob."""
+        return bytes(self._batch.get_object_data(blob)[3])
+
+    def line_map(self, old: Version, new: Version) -> LineMap:
+        """Return the map of lines between two versions of a file."""
+        key = old.blob, new.blob
+        if key not in self._line_maps:
+            self._line_maps[key] = map_lines([(old, new)])[old, new]
+        return self._line_maps[key]
+
+    @cache  # noqa: B019
+    def moved_lines(self, old: str) -> MovedLines:
+        """Return what finds lines of an old commit by their text."""
+        return MovedLines(self.version, self.git, (old, self.commit))
+
+    @cache  # noqa: B019
+    def other_files(self, old: str) -> OtherFiles:
+        """Return what finds the files that took over a symbol since an old commit."""
+        return OtherFiles(self.version, (), self.git, (old, self.commit))
+
+
+def open_repository(path: Path, ref: str) -> tuple[Path, Repository]:
+    """Return the root of the repository that has a file, and the repository.
+
+    Raises:
+        NotelabError: the file is in no repository, or the repository has no such commit.
+    """
+    for folder in path.resolve().parents:
+        if git_dir := find_git_dir(folder) if (folder / ".git").exists() else None:
+            return folder, Repository(GitCommand(git_dir, work_tree=folder), ref)
+    raise NotelabError(
+        f"{display_path(path)} is in no git repository, so no commit says what it cites",
+        hint="`git init`, and commit the document and the code; for notes about another "
+        "repository: `shardbook adopt`",
+    )

@@ -1,0 +1,137 @@
+"""Finds cited lines again by their text alone, in whatever symbol or file the new commit has them.
+
+Git lists the lines that a commit has and an older one lacks at that place. A range that has most of
+the distinctive cited lines among these is a proposal.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+
+from notelab.lines import split_lines
+from notelab.repin.candidates import Candidate
+from notelab.repin.changes import Place
+from notelab.repin.version import CitedLines, Version
+from notelab.sources.git.command import GitCommand
+
+MIN_SHARE = 0.6  # of the distinctive cited lines that a place must have
+_MAX_PLACES = 20  # a line that was added more often is as common as `return result`
+# Letters and digits, with fewer of which a line is distinctive of nothing.
+_DISTINCTIVE = re.compile(r"(?:\w\W*){6}")
+_FILE = re.compile(r"\+\+\+ (?:\"?b/(.*?)\"?\t?$)")
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)")
+# By path, each new row with its index in the citation.
+_Positions = dict[str, list[tuple[int, int]]]
+
+
+class MovedLines:
+    """The lines that one commit has and another has not, by their text.
+
+    Args:
+        read: reads a file at the new commit.
+        clone: a clone with both commits, or None.
+        commits: the old commit and the new one.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], Version | None],
+        clone: GitCommand | None,
+        commits: tuple[str, str],
+    ) -> None:
+        """Prepare; git runs only once lines were not found where they are expected."""
+        self._read, self._clone, self._commits = read, clone, commits
+
+    @cached_property
+    def _places(self) -> dict[str, list[tuple[str, int]]] | None:
+        """Return the places of each added line, or None if git can't tell."""
+        if self._clone is None:
+            return None
+        ran = self._clone.run(
+            *("-c", "core.quotePath=false", "diff", "-U0", "--no-color", "--no-ext-diff"),
+            *("--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/"),
+            *(*self._commits, "--"),
+            timeout=300,
+        )
+        return None if ran.status else _index_added(ran.out)
+
+    @property
+    def reason(self) -> str:
+        """Return what is known of lines that were not found."""
+        if self._places is None:
+            return "not looked for in other files: that needs a clone with both commits"
+        return "found in no file of the new commit"
+
+    def find(self, cited: CitedLines) -> list[Candidate]:
+        """Return the place of each file that has most of the cited lines, if it has enough."""
+        places = self._places or {}
+        lines = [line.strip() for line in cited.old.lines[cited.first - 1 : cited.last]]
+        positions: _Positions = {}
+        wanted = 0
+        for index, line in enumerate(lines):
+            found = places.get(line, [])
+            if line not in lines[:index] and _is_distinctive(line) and len(found) <= _MAX_PLACES:
+                wanted += 1
+                for path, row in found:
+                    positions.setdefault(path, []).append((row, index))
+        candidates = []
+        for path, rows in positions.items():
+            first, last, count = _densest_window(sorted(rows), len(lines))
+            version = self._read(path) if count >= MIN_SHARE * wanted else None
+            if version is not None and last[0] <= len(version.lines):
+                place = Place(path, *_widen(version, lines, first, last))
+                candidates.append(Candidate(0.9 * count / wanted, count / wanted, place))
+        return candidates
+
+
+def _index_added(diff: bytes) -> dict[str, list[tuple[str, int]]]:
+    places: dict[str, list[tuple[str, int]]] = {}
+    path, row = "", 0
+    for line in split_lines(diff.decode("utf-8", "replace")):
+        if line.startswith("+"):
+            if line.startswith("+++ ") and (match := _FILE.match(line)):
+                path = match[1]
+                continue
+            text = line[1:].strip()
+            if _is_distinctive(text):
+                places.setdefault(text, []).append((path, row))
+            row += 1
+        elif line.startswith("@@") and (match := _HUNK.match(line)):
+            row = int(match[1])
+    return places
+
+
+def _is_distinctive(line: str) -> bool:
+    return _DISTINCTIVE.search(line) is not None
+
+
+def _densest_window(
+    rows: list[tuple[int, int]], size: int
+) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """Return the first and the last position of the window with most of the lines, and how many."""
+    max_rows, best = size * 2.5 + 4, (rows[0], rows[0], 0)
+    start = 0
+    for end, position in enumerate(rows):
+        while position[0] - rows[start][0] >= max_rows:
+            start += 1
+        window = rows[start : end + 1]
+        count = len({index for _, index in window})
+        if count > best[2]:
+            best = window[0], position, count
+    return best
+
+
+def _widen(
+    version: Version, lines: list[str], first: tuple[int, int], last: tuple[int, int]
+) -> tuple[int, int]:
+    """Extend a range over the cited lines around it that are too common to be in the index."""
+    (start, index), (end, last_index) = first, last
+    while index and start > 1 and version.lines[start - 2].strip() == lines[index - 1]:
+        start, index = start - 1, index - 1
+    while (
+        last_index + 1 < len(lines)
+        and end < len(version.lines)
+        and version.lines[end].strip() == lines[last_index + 1]
+    ):
+        end, last_index = end + 1, last_index + 1
+    return start, end
