@@ -85,7 +85,7 @@ def test_the_wheel_holds_checker_and_kernels_and_what_the_checker_needs_beside_t
     lab = {"lab.toml", "megatron-sha.txt", "pytorch-sha.txt"}
     assert rest - scripts == {"VERSION", *blank, *lab}
     ours = [size for name, size in files.items() if Path(name).name != "mermaid.min.js"]
-    assert sum(ours) < MIB
+    assert sum(ours) < 2 * MIB
     assert wheel.stat().st_size < 2 * MIB
 
 

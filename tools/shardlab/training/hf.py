@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import torch
@@ -76,7 +76,8 @@ IGNORED = {  # of no effect on weights and logits
     "_name_or_path", "bos_token_id", "eos_token_id", "max_window_layers", "pad_token_id",
     "transformers_version", "use_cache",
 }  # fmt: skip
-Count, Positive = Annotated[int, msgspec.Meta(gt=0)], Annotated[float, msgspec.Meta(gt=0)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(gt=0)]
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class HFError(RuntimeError):
@@ -239,9 +240,10 @@ def hf_views(name: str, tensor: Tensor, config: GPTConfig) -> dict[str, Tensor]:
     parts: Sequence[Tensor] = [tensor]
     if module == "attention.qkv":
         queries, head = config.heads // config.groups, config.hidden // config.heads
-        parts = tensor.unflatten(0, (-1, queries + 2, head)).split([queries, 1, 1], 1)
+        fused = tensor.view(-1, queries + 2, head, *tensor.shape[1:])
+        parts = fused.split_with_sizes([queries, 1, 1], 1)
     elif module == "mlp.fc1":
-        parts = tensor.unflatten(0, (-1, 2)).split(1, 1)
+        parts = tensor.view(-1, 2, *tensor.shape[1:]).split_with_sizes([1, 1], 1)
     names = [f"{prefix}{module}.{kind}" for module in NAMES[module]]
     return dict(zip(names, parts, strict=True))
 
@@ -274,7 +276,7 @@ def describe(config: GPTConfig) -> dict[str, Any]:
     kind = "qwen2" if config.qkv_bias else "llama"
     fixed = {"architectures": [MODELS[kind]], "model_type": kind, "hidden_act": "silu"}
     dtype = str(config.dtype).removeprefix("torch.")
-    return fixed | msgspec.to_builtins(Settings(**values)) | {"torch_dtype": dtype}
+    return {**fixed, **msgspec.to_builtins(Settings(**values)), "torch_dtype": dtype}
 
 
 def _require(condition: bool, message: str) -> None:
@@ -305,7 +307,7 @@ def _open_files(
         inside = Path(file).name == file and file.endswith(".safetensors")
         _require(inside, f"{INDEX} names {file!r}, which is no safetensors file of this folder")
         try:
-            opened = safe_open(root / file, framework="pt", device="cpu")
+            opened: Any = safe_open(root / file, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:
             raise HFError(f"{root / file} is missing or damaged: {error}") from None
         for name in opened.keys():  # noqa: SIM118  (it is no dict)
@@ -399,7 +401,8 @@ def _write_files(
 
 def _complete(draft: Path, settings: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Give the files their final names, write index and settings, and check that all is there."""
-    files, places = sorted(draft.glob("*.safetensors")), {}
+    files = sorted(draft.glob("*.safetensors"))
+    places: dict[str, str] = {}
     for number, file in enumerate(files, 1):
         name = WEIGHTS if len(files) == 1 else f"model-{number:05}-of-{len(files):05}.safetensors"
         with safe_open(file, framework="pt") as opened:
