@@ -199,10 +199,7 @@ def claims(file: Path | None, output_format: str) -> int:
     differing = judging.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
-    if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun waits to hear why
-        from shardlab.comm.launcher import report_reason
-
-        report_reason(line)
+        _report_reason(line)
     return BROKE_OFF if differing else 0
 
 

@@ -159,6 +159,19 @@ def test_documents_of_an_earlier_commit_are_audited_against_its_code(book: Path)
     assert set(states(audit(book, "src/notes.md", "--at", second))) == {"moved"}
 
 
+def test_a_document_that_was_written_before_the_last_changes_is_dated_by_its_names(
+    book: Path,
+) -> None:
+    edit(book, "import os\n" + CODE)
+    edit(book, MOVED)
+    (book / "src/late.md").write_text("# A\n\nThe `header` has the body: `src/ring.py:19`.\n")
+    commit_all(book, "a day later")
+    edit(book, MOVED + "\nLAST = 1\n")
+    (row,) = audit(book, "src/late.md")
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 21, "end": 21}  # type: ignore[index]
+    assert row["certain"] is False
+
+
 def test_a_rewritten_history_leaves_nothing_certain_that_is_wrong(book: Path) -> None:
     edit(book, MOVED)
     git(book, "checkout", "-q", "--orphan", "squashed")

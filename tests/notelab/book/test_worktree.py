@@ -106,13 +106,46 @@ def test_code_that_changed_names_the_sentence_to_read_again(worktree_lab: Lab) -
     assert worktree_lab.check().findings == []  # it was read again and locked
 
 
+def test_a_line_that_another_function_or_file_has_too_has_not_moved_there(
+    worktree_lab: Lab,
+) -> None:
+    write(worktree_lab, "`add_one` returns its `total` (`pkg/work.py:L6`).")
+    worktree_lab.check()
+    worktree_lab.root.joinpath("pkg/sums.py").write_text("def f(total):\n    return total\n")
+    edit(worktree_lab, "return total", "return abs(total)")
+    assert [code for code, _ in find(worktree_lab)] == ["N219"]
+    edit(worktree_lab, "return twice", "return total")
+    assert [code for code, _ in find(worktree_lab)] == ["N219"]
+
+
+def test_of_several_places_the_one_between_citations_that_moved_as_far_is_taken(
+    worktree_lab: Lab,
+) -> None:
+    edit(
+        worktree_lab,
+        "    total = number + 1\n",
+        "    total = number + 1\n    total\n    total\n    total\n",
+    )
+    write(worktree_lab, "`total`: `pkg/work.py:L5`, `pkg/work.py:L7` and `pkg/work.py:L9`.")
+    assert worktree_lab.check().findings == []
+    edit(worktree_lab, "def add_one", "# one\n# two\ndef add_one")
+    assert [expected for _, expected in find(worktree_lab)] == [
+        f"`pkg/work.py:L{n}`" for n in (7, 9, 11)
+    ]
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert "`pkg/work.py:L7`, `pkg/work.py:L9` and `pkg/work.py:L11`" in note(worktree_lab)
+    assert find(worktree_lab) == []
+
+
 def test_text_at_several_new_places_is_left_to_the_author(worktree_lab: Lab) -> None:
     write(worktree_lab, "`add_one` returns its `total` (`pkg/work.py:L6`).")
     worktree_lab.check()
-    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\n\ndef f(total):\n    return total\n')
-    edit(worktree_lab, "def add_one", "def add_three")
-    codes = find(worktree_lab)
-    assert codes == [("N218", "`pkg/work.py:L5` or `pkg/work.py:L10`")]
+    edit(
+        worktree_lab,
+        "    return total\n",
+        "    if total:\n        pass\n    return total\n    return total\n",
+    )
+    assert find(worktree_lab) == [("N218", "`pkg/work.py:L8` or `pkg/work.py:L9`")]
     assert fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True) == ""
 
 

@@ -59,6 +59,14 @@ def check_input(text: str, *options: str, folder: Path) -> "subprocess.Completed
     return run_program(command, cwd=folder, env=environment, input=text)
 
 
+def check_bytes(data: bytes, *, folder: Path) -> str:
+    environment = {**os.environ, "SHARDBOOK_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "notelab", "check", "-"]
+    done = run_program(command, cwd=folder, env=environment, input=data, encoding=None)
+    assert done.returncode == 1
+    return str(done.stdout)
+
+
 def test_a_document_on_standard_input_needs_no_lab(scratch: Scratch, tmp_path: Path) -> None:
     own = scratch.upstream
     good = check_input("`uses` grows in `scaler.py:14-15`.\n", folder=own)
@@ -73,6 +81,9 @@ def test_a_document_on_standard_input_needs_no_lab(scratch: Scratch, tmp_path: P
     alone = check_input("`a.py:4`, `b.py:9-3`\n", folder=nowhere)
     assert [line.split()[1] for line in alone.stdout.split("\n") if line[:1] == "-"] == ["N202"]
     assert check_input("x\n", "note.md", folder=own).returncode == 2
+    outside = check_input("[it](a.py#L4)\n", "--stdin-filename", "../../a.md", folder=own)
+    assert outside.returncode == 2 and "must be in" in outside.stderr
+    assert "is not UTF-8" in check_bytes(b"\xff\xfe", folder=own)
 
 
 def test_the_schema_of_the_lab_file_has_its_keys(scratch: Scratch) -> None:

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from notelab.commands import fixing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
+from notelab.repin import journal
 from tests.notelab.page.test_citation_forms import PERMALINK, Lab, lab, self_citing_lab
 from tests.notelab.scratch import commit_all
 
@@ -133,6 +135,17 @@ def test_an_interrupt_leaves_each_file_old_or_new(
     with pytest.raises(NotelabError, match="cannot be written"):
         fixing.fix({lab.folder: None}, lab.bench(), write=True)
     assert {path.name: path.read_bytes() for path in lab.folder.iterdir()} == before
+
+
+def test_what_a_killed_run_left_is_written_first(lab: Lab) -> None:
+    lab.write("`add_one` is `work.py:4-6`")
+    note = lab.folder / "note.md"
+    page = note.read_bytes().replace(b"Forms\n\n`add", b"Forms\n\nFirst. `add")
+    files = {"lab/note.md": page}
+    (lab.root / journal.JOURNAL).write_bytes(msgspec.json.encode(files))
+    fixing.fix({lab.folder: None}, lab.bench(), write=True)
+    assert b"First. `add_one` is `pkg/work.py:4-6`" in note.read_bytes()
+    assert not (lab.root / journal.JOURNAL).exists()
 
 
 def test_a_page_with_windows_line_ends_keeps_them(lab: Lab) -> None:

@@ -93,6 +93,15 @@ def list_visits() -> list[Any]:
     ]
 
 
+def count_questions(place: Place) -> int:
+    """Return how many questions a page shows; the page of cards has those of all pages."""
+    home = place.address.removesuffix("cards/")
+    if place.address != f"{home}cards/" or home not in ("", "es/"):
+        return place.questions
+    same_language = (each for each in list_places() if each.address.startswith("es/") == bool(home))
+    return sum(each.questions for each in same_language)
+
+
 @pytest.mark.parametrize("place", list_visits())
 def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
     reader: Reader, axe: str, checked_nestings: dict[int, set[str]], place: Place
@@ -110,7 +119,7 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
         shown = page.evaluate(SHOWN, [*checked_nestings[width]])
         assert shown["broken"] == 0
         assert shown["formulas"] == place.formulas
-        assert shown["questions"] == place.questions
+        assert shown["questions"] == count_questions(place)
         assert shown["width"] <= width
         assert shown["cut"] == shown["options"] == []
         rules = SHAPE if width == min(SIZES) else ROOM

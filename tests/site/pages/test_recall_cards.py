@@ -232,7 +232,7 @@ def test_what_is_due_comes_first_and_is_counted_in_the_header(sitting: Reader) -
     page = sitting.page
     assert not page.locator(".recall-due").is_visible()
     cards = page.locator(".recall-item details").all()
-    cards = [cards[5], cards[9]]
+    cards = [cards[9], cards[5]]
     names = [card.get_attribute("data-recall") for card in cards]
     at, evidence = "2026-01-02T00:00:00.000Z", cards[1].get_attribute("data-evidence")
     reviews = [

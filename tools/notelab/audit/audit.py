@@ -94,6 +94,7 @@ class _Auditor:
     ) -> None:
         self._repository, self._document = repository, document
         self._lines, self._history = lines, history
+        repository.oldest = history.log[-1][0] if history.log else ""
         self._cited: list[str] = []  # the paths that were resolved so far
 
     def audit(self, candidate: Candidate) -> AuditedCitation | None:

@@ -20,20 +20,25 @@ class History(msgspec.Struct):
 
     commits: dict[int, str] = {}
     log: list[tuple[str, str, str]] = []
+    writers: dict[str, str] = {}
 
     def dates(self, row: int, written: str) -> list[str]:
         """Return the commits at which a citation may have been read, the likeliest first.
 
         A commit that only rewords a line keeps the numbers that an earlier one wrote.
         """
-        blamed = self.commits.get(row, "")
-        pattern = re.compile(re.escape(written) + r"(?![\d])")
-        dates = [blamed] if blamed else []
-        for commit, added, removed in self.log if written else ():
+        if written not in self.writers:
+            self.writers[written] = self._find_writer(written) if written else ""
+        dates = self.commits.get(row, ""), self.writers[written]
+        return list(dict.fromkeys(filter(None, dates)))
+
+    def _find_writer(self, written: str) -> str:
+        """Return the newest commit that added a citation's text, or ''."""
+        pattern = re.compile(re.escape(written) + r"(?!\d)")
+        for commit, added, removed in self.log:
             if len(pattern.findall(added)) > len(pattern.findall(removed)):
-                dates.append(commit)
-                break
-        return list(dict.fromkeys(dates))
+                return commit
+        return ""
 
 
 def read_history(repository: Repository, document: str, ref: str) -> History:

@@ -1,5 +1,6 @@
 """Judges one citation: what its lines said when it was written, and where that is now."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _MAX_PROPOSALS = 3
+_NEAR = 0.8  # the weight from which a name is next to the citation
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
 
@@ -34,6 +36,7 @@ class _Carried(msgspec.Struct):
     old: Version
     fit: Fit
     change: CitationChange
+    is_dated: bool  # read at one of its dates, not at an older commit that merely fits
 
 
 def judge(
@@ -75,7 +78,12 @@ def _carry_from_dates(
     new = repository.version(place.path)
     best: tuple[float, str, Version, Fit] | None = None
     seen: set[str] = set()
-    for commit in [*dates, *(f"{date}^" for date in dates)]:
+    for commit in _commits_to_try(
+        repository, Place(old_path, place.start, place.end), dates, mentions
+    ):
+        is_dated = commit.rstrip("^") in dates
+        if best and best[0] >= (_CLEARLY if mentions and is_dated else _FITS if mentions else 0):
+            break
         old = repository.version(old_path, commit)
         if old is None or old.blob in seen or place.end > len(old.lines):
             continue
@@ -83,8 +91,6 @@ def _carry_from_dates(
         fit = measure_fit(old, place.start, place.end, mentions)
         if best is None or fit.share > best[0] + 0.05:
             best = fit.share, commit, old, fit
-        if not mentions or best[0] >= _CLEARLY:
-            break
     if best is None:
         return None
     _, commit, old, fit = best
@@ -96,7 +102,24 @@ def _carry_from_dates(
         cited, new, line_map,
         repository.other_files(commit).find, repository.moved_lines(commit),
     )  # fmt: skip
-    return _Carried(commit.rstrip("^"), old, fit, change)
+    return _Carried(commit.rstrip("^"), old, fit, change, commit.rstrip("^") in dates)
+
+
+def _commits_to_try(
+    repository: Repository, place: Place, dates: list[str], mentions: list[Mention]
+) -> Iterator[str]:
+    """Yield the commits at which a citation may have been read, the likeliest first.
+
+    After its dates and their parents, these are older ones at which the lines have a near name:
+    a document is often written before the last changes of its code, and committed after them.
+    """
+    yield from dates
+    yield from (f"{date}^" for date in dates)
+    near = frozenset(mention.name for mention in mentions if mention.weight >= _NEAR)
+    for date in dates if near else ():
+        for commit in repository.older_commits(date, place.path):
+            if repository.has_name(commit, place, near):
+                yield commit
 
 
 def _judge_carried(
@@ -113,7 +136,11 @@ def _judge_carried(
         is_same = change.new == place
         certain = _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
-        return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
+        places = [change.new]
+        if not certain and mentions and new is not None:
+            nearest = _find_definition(new, mentions[0].name)
+            places += [nearest] if nearest and nearest != change.new else []
+        return Verdict("right" if is_same else "moved", places, certain, reason, dated)
     proposals = [definition] if definition else []
     proposals += change.proposals
     if new is not None:
@@ -148,8 +175,13 @@ def _find_missed_definition(
     rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
     if not any(is_definition(old, row, name) for row in rows):
         return None
-    found = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
-    return Place(new.path, found[0], found[0]) if len(found) == 1 else None
+    return _find_definition(new, name)
+
+
+def _find_definition(new: Version, name: str) -> Place | None:
+    """Return the line that defines a name, if exactly one does."""
+    rows = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
+    return Place(new.path, rows[0], rows[0]) if len(rows) == 1 else None
 
 
 def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Version | None) -> bool:
@@ -159,7 +191,12 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
     a doubt: the number may have been wrong when it was written.
     """
     fit = carried.fit
-    if not mentions or fit.mention is None or fit.share < _CLEARLY or new is None:
+    if (
+        not (mentions and carried.is_dated)
+        or fit.mention is None
+        or fit.share < _CLEARLY
+        or new is None
+    ):
         return False
     name = fit.mention.name
     cited_names = carried.old.outline.names_between(place.start, place.end)
@@ -214,7 +251,12 @@ def _rank_by_names(
             fit = measure_fit(new, found.start, found.end, mentions)
             closeness = 1 / (1 + abs(found.start - center) / 20)
             has_nearest = fit.mention is mentions[0] or mention is mentions[0]
-            score = fit.share + 0.15 * fit.total + 0.3 * closeness + 0.3 * has_nearest
+            score = (
+                fit.share
+                + 0.15 * fit.total
+                + (0.6 if expected else 0.3) * closeness
+                + 0.3 * has_nearest
+            )
             if fit.share >= _FITS and score > scored.get(found, (0.0, fit))[0]:
                 scored[found] = score, fit
     ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))

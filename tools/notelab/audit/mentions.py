@@ -11,6 +11,7 @@ from notelab.page.candidates import Candidate
 from notelab.page.citation_syntax import looks_like_citation
 from notelab.repin.version import Version, base_name
 
+_PATH = re.compile(r"[\w.@-]*(?:/[\w.@*-]*)+|[\w.-]+\.(?:rs|py|go|tsx?|jsx?|java|md|toml|json)")
 _CODE = re.compile(r"`+([^`]+)`+")
 # Words in plain text that can only be identifiers: with an underscore, a call, or a capital inside.
 _IDENTIFIER = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\(\)))")
@@ -103,7 +104,7 @@ def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
         cites = looks_like_citation(match[1]) or re.fullmatch(r":L?\d.*", match[1])
         if cites:
             cited.append(match.span())
-        else:
+        elif not _PATH.fullmatch(match[1]):
             named.append((*match.span(), match[1]))
     plain = _CODE.sub(lambda match: " " * len(match[0]), text)
     for match in re.finditer(r"[\w./-]+\.\w+:L?\d[\d-]*", plain):

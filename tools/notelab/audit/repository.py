@@ -5,7 +5,8 @@ from pathlib import Path
 
 from notelab.cited import outline
 from notelab.errors import NotelabError, display_path
-from notelab.lines import split_lines
+from notelab.lines import names_in, split_lines
+from notelab.repin.changes import Place
 from notelab.repin.line_map import LineMap, map_lines
 from notelab.repin.moved_lines import MovedLines
 from notelab.repin.other_files import OtherFiles
@@ -13,6 +14,8 @@ from notelab.repin.version import Version
 from notelab.sources.answers import MAX_FILE_BYTES
 from notelab.sources.git.command import GitCommand, find_git_dir
 from notelab.sources.git.tree import explain_shallowness
+
+_MAX_OLDER = 12  # versions of a file that are searched for the one that was read
 
 
 class Repository:
@@ -36,6 +39,7 @@ class Repository:
             hint = explain_shallowness(git) or "give a commit, a tag or a branch of this repository"
             raise NotelabError(f"{commit[:80]}: no such commit", hint=hint)
         self.commit = ran.text
+        self.oldest = ""  # a commit before all dates, so that the trees are compared only once
         self._versions: dict[str, Version] = {}
         self._line_maps: dict[tuple[str, str], LineMap] = {}
 
@@ -75,6 +79,7 @@ class Repository:
             self._versions[key] = Version(path, blob, lines, outline.of_file(path, data))
         return self._versions[key]
 
+    @cache  # noqa: B019
     def find_blob(self, commit: str, path: str) -> str:
         """Return the id of a file's blob, or '' if there is none that is read."""
         if "\n" in path:
@@ -98,13 +103,31 @@ class Repository:
         return self._line_maps[key]
 
     @cache  # noqa: B019
+    def older_commits(self, commit: str, path: str) -> list[str]:
+        """Return the last commits before a commit that changed a file, the newest first."""
+        ran = self.git.run("log", "--format=%H", f"-n{_MAX_OLDER}", f"{commit}^", "--", path)
+        return ran.text.split()
+
+    def has_name(self, commit: str, place: Place, names: frozenset[str]) -> bool:
+        """Return whether lines have one of some names at a commit, without reading its outline."""
+        blob = self.find_blob(commit, place.path)
+        lines = split_lines(self.read_blob(blob))[place.start - 1 : place.end] if blob else []
+        return not names.isdisjoint(names_in(b"\n".join(lines).decode("utf-8", "replace")))
+
     def moved_lines(self, old: str) -> MovedLines:
         """Return what finds lines of an old commit by their text."""
-        return MovedLines(self.version, self.git, (old, self.commit))
+        return self._moved_lines(self.oldest or old)
 
     @cache  # noqa: B019
+    def _moved_lines(self, old: str) -> MovedLines:
+        return MovedLines(self.version, self.git, (old, self.commit))
+
     def other_files(self, old: str) -> OtherFiles:
         """Return what finds the files that took over a symbol since an old commit."""
+        return self._other_files(self.oldest or old)
+
+    @cache  # noqa: B019
+    def _other_files(self, old: str) -> OtherFiles:
         return OtherFiles(self.version, (), self.git, (old, self.commit))
 
 

@@ -76,7 +76,8 @@ class Evidence:
         self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, session: "CheckSession"
     ) -> None:
         """Remember the lab; nothing is read before `gather`."""
-        self._lab, self._pins, self._lock = lab, pins, lock or Lock()
+        self._lab, self._pins, self.lock = lab, pins, lock or Lock()
+        self.moves: dict[tuple[str, str], list[tuple[int, int]]] = {}  # of a file's citations
         self.library, self._cache = session.library, session.cache
         self._sibling_locks = SiblingLocks(lab, session)
         self._from_siblings: dict[tuple[str, str], KnownBlob] = {}
@@ -123,7 +124,7 @@ class Evidence:
         """Return a file's entry in this lab's lock, or else in the lock of another lab."""
         if self._pins[name].commit == WORKTREE:
             return None  # its files change; the lock records the cited lines only
-        locked = self._lock.file(name, path, self._pins[name].commit)
+        locked = self.lock.file(name, path, self._pins[name].commit)
         if locked or own_lock_only:
             return locked
         vouched = self._sibling_locks.file(self.source(name), path)
@@ -141,7 +142,7 @@ class Evidence:
         if name not in self._sources:
             commit = self._pins[name].commit
             source = self._lab.source(name, commit)
-            known_wheel = self._lock.wheel(
+            known_wheel = self.lock.wheel(
                 name, commit, source.wheel or ""
             ) or self._sibling_locks.wheel(source)
             self._sources[name] = msgspec.structs.replace(source, known_wheel=known_wheel)
@@ -167,7 +168,7 @@ class Evidence:
         self, name: str, path: str, answer: FoundFile | Absent | Unreachable
     ) -> CitedFile:
         commit = self._pins[name].commit
-        own_entry = None if commit == WORKTREE else self._lock.file(name, path, commit)
+        own_entry = None if commit == WORKTREE else self.lock.file(name, path, commit)
         vouched = self._from_siblings.get((name, path)) if own_entry is None else None
         entry = own_entry or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:

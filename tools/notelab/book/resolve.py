@@ -8,14 +8,17 @@ source that it records for the bare citation is asked. What the lock records for
 source says nothing about a bare one.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from notelab.book.evidence import CitedFile, Evidence, State
+from notelab.cited import outline
+from notelab.cited.outline import Outline
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedCitation
 from notelab.lab.pins import Pin
@@ -23,9 +26,11 @@ from notelab.lines import split_lines
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink
 from notelab.page.permalink import normalize_repository
-from notelab.sources.answers import WORKTREE, Offered, Source
+from notelab.sources.answers import WORKTREE, Offered
 
 _MAX_FILES = 2000  # of a working tree that are searched for moved lines
+_KEY = re.compile(r":L(\d{1,8})(?:-L(\d{1,8}))?", re.ASCII)
+_MANY = 3  # lines whose text alone says that they moved
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
 
@@ -122,42 +127,68 @@ def _read_recorded_sources(pins: dict[str, Pin], lock: Lock) -> dict[str, str]:
 
 
 def find_moved_lines(
-    evidence: Evidence, file: CitedFile, locked: LockedCitation, count: int
+    evidence: Evidence, file: CitedFile, locked: LockedCitation, first: int, count: int
 ) -> list[tuple[str, int]]:
-    """Return path and first line of each place that has the locked text of `count` lines.
+    """Return path and first line of each place that has the text locked at `first`, `count` lines.
 
-    If a file has it several times, the places in the symbol that the lock names come alone. If the
-    file lacks it, the other files of a working tree with the same ending are searched.
+    If the file lacks it, the other files of a working tree with the same ending are searched.
+    Places in the symbol that the lock names come alone; one or two lines elsewhere prove nothing.
+    Of several places in the file, one comes alone if the citations around it moved as far.
     """
-    rows = _find_rows(file.lines, locked, count)
-    if len(rows) > 1 and file.outline:
-        symbols = {row: file.outline.innermost(row, row + count - 1) for row in rows}
-        names = {row: symbol.name if symbol else "" for row, symbol in symbols.items()}
-        rows = [row for row in rows if names[row] == locked.symbol] or rows
+    rows = _find_rows(file.lines, lambda: file.outline, locked, count)
+    if len(rows) > 1:
+        moves = _find_unique_moves(evidence, file)
+        before = [new - old for old, new in moves if old < first][-1:]
+        after = [new - old for old, new in moves if old > first][:1]
+        agreed = [first + shift for shift in before if [shift] == after]
+        rows = [row for row in rows if row in agreed] or rows
     source = evidence.source(file.source)
     if rows or source.commit != WORKTREE:
         return [(file.path, row) for row in rows]
-    return _search_worktree(evidence, source, file.path, locked, count)
-
-
-def _search_worktree(
-    evidence: Evidence, source: Source, path: str, locked: LockedCitation, count: int
-) -> list[tuple[str, int]]:
     from notelab.sources.git.tree import offer_from_worktree
 
-    ending = Path(path).suffix
+    ending, root = Path(file.path).suffix, Path(source.local_repository)
     names = [name for name in evidence.library.list_names(source) if name.endswith(ending)]
     anchors = [name.encode() for name in locked.anchors]
     places = []
     for name in names[:_MAX_FILES]:
-        answer = offer_from_worktree(Path(source.local_repository), {name: None})[name]
+        answer = offer_from_worktree(root, {name: None})[name]
         if isinstance(answer, Offered) and all(anchor in answer.data for anchor in anchors):
-            rows = _find_rows(split_lines(answer.data), locked, count)
-            places += [(name, row) for row in rows]
+            get_outline = partial(outline.of_file, name, answer.data)
+            rows = _find_rows(split_lines(answer.data), get_outline, locked, count)
+            places += [(name, row) for row in rows if locked.symbol or count >= _MANY]
     return places
 
 
-def _find_rows(lines: list[bytes], locked: LockedCitation, count: int) -> list[int]:
+def _find_unique_moves(evidence: Evidence, file: CitedFile) -> list[tuple[int, int]]:
+    """Return old and new first line of each locked citation of a file that is at one place now."""
+    key = file.source, file.path
+    if key not in evidence.moves:
+        moves = []
+        for name, entry in evidence.lock.citations.get(file.source, {}).items():
+            lines = _KEY.fullmatch(name.removeprefix(f"{file.source}:{file.path}"))
+            lines = lines or _KEY.fullmatch(name.removeprefix(file.path))
+            if lines:
+                first, last = int(lines[1]), int(lines[2] or lines[1])
+                rows = _find_rows(file.lines, lambda: file.outline, entry, last - first + 1)
+                moves += [(first, row) for row in rows if len(rows) == 1]
+        evidence.moves[key] = sorted(moves)
+    return evidence.moves[key]
+
+
+def _find_rows(
+    lines: list[bytes],
+    get_outline: Callable[[], Outline | None],
+    locked: LockedCitation,
+    count: int,
+) -> list[int]:
     windows = (lines[start : start + count] for start in range(len(lines) - count + 1))
     hashes = (sha256(b"\n".join(window) + b"\n").hexdigest() for window in windows)
-    return [row for row, digest in enumerate(hashes, start=1) if digest == locked.sha256]
+    rows = [row for row, digest in enumerate(hashes, start=1) if digest == locked.sha256]
+    file_outline = get_outline() if rows else None
+    if file_outline is None:
+        return []
+    symbols = {row: file_outline.innermost(row, row + count - 1) for row in rows}
+    names = {row: symbol.name if symbol else "" for row, symbol in symbols.items()}
+    in_symbol = [row for row in rows if names[row] == locked.symbol]
+    return in_symbol or (rows if count >= _MANY else [])

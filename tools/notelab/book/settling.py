@@ -142,7 +142,7 @@ class Settling:
         return msgspec.structs.replace(citation, path=path, source=self._own, problem=problem)
 
     def _resolve_ref(self, citation: Citation, ref: str) -> Citation:
-        """Replace a tag or branch by the pin if a clone, or lab.toml, says that it is the pin."""
+        """Replace a tag, or one's own branch, by the pin if a clone or lab.toml says that it is."""
         folders = citation.path.split("/")[:-1]
         # The name of a tag or branch may have slashes, which look like folders.
         refs = ["/".join([ref, *folders[:count]]) for count in range(min(len(folders), 3) + 1)]
@@ -182,12 +182,14 @@ class Settling:
         return msgspec.structs.replace(citation, problem=problem)
 
     def _is_pin(self, name: str, ref: str) -> bool | None:
-        """Tell whether a tag names the pin; None if it isn't known, or a branch that has moved."""
+        """Tell whether a tag or one's own branch is the pin; None if it isn't known or moved."""
         if (name, ref) not in self._refs:
             pin = self._pins[name].commit
             git = self._evidence.library.clone(self._evidence.source(name)) if pin else None
             answer = None
-            for folder in ("tags", "heads", "remotes/origin") if git else ():
+            # A branch of someone else's repository shows other lines tomorrow.
+            branches = ("heads", "remotes/origin") if name == self._own else ()
+            for folder in ("tags", *branches) if git else ():
                 full = ref if ref.startswith("refs/") else f"refs/{folder}/{ref}"
                 ran = git.run("rev-parse", "--verify", f"{full}^{{commit}}")  # type: ignore[union-attr]
                 commit = ran.out.decode("ascii", "replace").strip()

@@ -21,7 +21,15 @@ from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock
-from notelab.page.candidates import Candidate, find_candidates, format_range, move, replace
+from notelab.page.candidates import (
+    Candidate,
+    find_candidates,
+    format_range,
+    move,
+    on_row,
+    replace,
+    replace_path,
+)
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
 from notelab.repin import journal
@@ -36,16 +44,16 @@ def fix(labs: Mapping[Path, set[Path] | None], session: CheckSession, *, write: 
     Raises:
         NotelabError: a lab.toml or a lock can't be read, or a file can't be written.
     """
-    contents: dict[Path, bytes] = {}
-    roots: dict[Path, dict[Path, bytes]] = {}
+    for root in {session.lab(folder).root for folder in labs} if write else ():
+        journal.finish(root)  # what an interrupted run has left
+    contents: dict[Path, dict[Path, bytes]] = {}  # by repository
     for book in open_labs(labs, session):
-        for path, data in _fix_lab(book).items():
-            roots.setdefault(book.lab.root, {})[path] = data
-            contents[path] = data
-    diff = "".join(_format_diff(path, data) for path, data in sorted(contents.items()))
-    for root, files in roots.items() if write else ():
-        journal.write(root, files)
-    return diff
+        contents.setdefault(book.lab.root, {}).update(_fix_lab(book))
+    diff = [_format_diff(*file) for files in contents.values() for file in sorted(files.items())]
+    for root, files in contents.items() if write else ():
+        if files:
+            journal.write(root, files)
+    return "".join(diff)
 
 
 def _format_diff(path: Path, data: bytes) -> str:
@@ -121,7 +129,10 @@ class _PageFixer:
             return self._to_canonical(group, keys) if len(keys) == len(group) else []
         edits = []
         for candidate, (_, target) in pairs:
-            whole = change(candidate, written=_write_whole_path(candidate))
+            written, citation = candidate.written, candidate.citation
+            if citation.form in ("code", "symbol", "apart"):
+                written = replace_path(written, citation, citation.path)
+            whole = change(candidate, written=written)
             text = move(whole, target.path, target.first, target.last)
             edits += [(candidate.place, text)] if text != candidate.written else []
         return edits
@@ -140,7 +151,7 @@ class _PageFixer:
         key = target.key_in(file.source)
         locked = self._book.lock.citation(file.source, key) if self._book.lock else None
         if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
-            places = find_moved_lines(self._book.evidence, file, locked, last - first + 1)
+            places = find_moved_lines(self._book.evidence, file, locked, first, last - first + 1)
             path, row = places[0] if len(places) == 1 else ("", 0)
             can_name = path == citation.path or citation.form != "range"
             if not row or not can_name or citation.by_symbol or citation.form == "address":
@@ -184,7 +195,7 @@ class _PageFixer:
         start, end = place.column - 1, group[-1].place.end_column - 1
         before, after = line[:start], line[end:]
         if candidate.citation.form in ("code", "symbol"):
-            return [(_on_row(place.row, start, end), code.strip("`"))]
+            return [(on_row(place.row, start, end), code.strip("`"))]
         if before.endswith("`") and after.startswith("`"):
             code = code.strip("`")
         elif before.endswith("<") and after.startswith(">"):
@@ -202,21 +213,4 @@ class _PageFixer:
             code = code if names_place else f"{label} ({code})"
         elif before.endswith(('"', "'", "=")) or re.search(r"\]:\s*<?\Z", before):
             return []
-        return [(_on_row(place.row, start, end), code)]
-
-
-def _on_row(row: int, start: int, end: int) -> Span:
-    return Span(row, start + 1, row, end + 1)
-
-
-def _write_whole_path(candidate: Candidate) -> str:
-    """Return a candidate's text with the whole path in place of its end."""
-    path, written = candidate.citation.path, candidate.written
-    if path in written or candidate.citation.form in ("address", "link", "range"):
-        return written
-    ends = (path.split("/", at)[at] for at in range(1, path.count("/") + 1))
-    for end in ends:
-        pattern = rf"(?<![\w./-]){re.escape(end)}"
-        if re.search(pattern, written):
-            return re.sub(pattern, lambda _: path, written, count=1)
-    return written
+        return [(on_row(place.row, start, end), code)]

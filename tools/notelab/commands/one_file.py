@@ -10,6 +10,7 @@ from pathlib import Path
 from notelab.book.parsed_page import parse_text
 from notelab.book.workbook import CheckSession, open_views
 from notelab.check import check_book
+from notelab.errors import NotelabError, display_path
 from notelab.lab import pages, pins
 from notelab.lab.lab import Lab, repository_root
 from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
@@ -22,9 +23,14 @@ _OF_FILES = {"N203", "N213"}
 
 
 def check_input(name: str, session: CheckSession, codes: frozenset[str]) -> Report:
-    """Check what standard input holds as if it were the file `name` of the current folder."""
-    path = Path.cwd() / name
-    root = repository_root(Path.cwd())
+    """Check what standard input holds as if it were the file `name` of the current folder.
+
+    Raises:
+        NotelabError: `name` leads out of the repository.
+    """
+    path, root = (Path.cwd() / name).resolve(), repository_root(Path.cwd())
+    if not path.is_relative_to(root):
+        raise NotelabError(f"{name}: the document must be in {display_path(root)}")
     has_repository = (root / ".git").exists()
     sources = {"own": SourceTable(pin=pins.HEAD, path=".")} if has_repository else {}
     table = LabTable(title="standard input", quotes=True)

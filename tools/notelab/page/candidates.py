@@ -76,20 +76,21 @@ def _locate(
         has_name = citation.path.rpartition("/")[2] in written
         if span.row != span.end_row or not is_plain or not has_name:
             return Candidate(citation, block)
-        return Candidate(citation, block, written, _on_row(span.row, start, len(written)))
+        return Candidate(citation, block, written, on_row(span.row, start, start + len(written)))
     rows = range(span.row, min(max(span.end_row, span.row), len(lines)) + 1)
     for row in (*rows, *references):
         line = lines[row - 1]
         start = line.find(citation.text, span.column - 1 if row == span.row else 0)
         if start >= 0:
             link = _LINK_OPENS.search(line, 0, start)
-            place = _on_row(row, start, len(citation.text))
+            place = on_row(row, start, start + len(citation.text))
             return Candidate(citation, block, citation.text, place, link["label"] if link else "")
     return Candidate(citation, block)
 
 
-def _on_row(row: int, start: int, length: int) -> Span:
-    return Span(row, start + 1, row, start + length + 1)
+def on_row(row: int, start: int, end: int) -> Span:
+    """Return the span of a row between two offsets."""
+    return Span(row, start + 1, row, end + 1)
 
 
 def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "") -> str:
@@ -103,7 +104,7 @@ def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "
         new_ref = commit[: len(ref)] if is_commit(ref) else commit
         text = text.replace(f"/{ref}/", f"/{new_ref}/", 1)
     if path != citation.path:
-        text = _replace_path(text, citation, path)
+        text = replace_path(text, citation, path)
     if citation.symbol:
         return text
     lines = citation.first, citation.last
@@ -117,7 +118,7 @@ def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "
     return text[: match.start()] + lines_text + text[match.end() :]
 
 
-def _replace_path(text: str, citation: Citation, path: str) -> str:
+def replace_path(text: str, citation: Citation, path: str) -> str:
     """Replace the path in a citation's text, which may be the end of `citation.path`, or a link."""
     if citation.form == "link":
         written, mark, lines = text.partition("#")
@@ -125,10 +126,13 @@ def _replace_path(text: str, citation: Citation, path: str) -> str:
             return path + mark + lines
         way = posixpath.relpath(path, posixpath.dirname(citation.path) or ".")
         return posixpath.normpath(posixpath.join(posixpath.dirname(written), way)) + mark + lines
-    parts = citation.path.split("/")
-    ends = ("/".join(parts[at:]) for at in range(len(parts)))
-    written = next((end for end in ends if end in text), "")
-    return text.replace(written, path, 1) if written else text
+    if citation.path in text:
+        return text.replace(citation.path, path, 1)
+    for at in range(1, citation.path.count("/") + 1):
+        end = re.escape(citation.path.split("/", at)[at])
+        if re.search(rf"(?<![\w./-]){end}", text):
+            return re.sub(rf"(?<![\w./-]){end}", lambda _: path, text, count=1)
+    return text
 
 
 def format_range(text: str, old: str, first: int, last: int) -> str:

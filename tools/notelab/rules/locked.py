@@ -70,7 +70,11 @@ class LockJudge:
         if pin.commit != WORKTREE or locked is None or digest == locked.sha256:
             return None
         count = citation.last - citation.first + 1
-        places = [] if citation.by_symbol else find_moved_lines(self._evidence, file, locked, count)
+        places = (
+            []
+            if citation.by_symbol
+            else find_moved_lines(self._evidence, file, locked, citation.first, count)
+        )
         if places:
             moved = [f"`{format_citation(path, row, row + count - 1)}`" for path, row in places]
             fix = "`shardbook check --fix --write` cites them there"
