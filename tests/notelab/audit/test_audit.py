@@ -255,7 +255,8 @@ def test_a_path_that_two_files_end_in_is_never_certain(book: Path) -> None:
 
 def test_a_file_beside_the_document_wins(book: Path) -> None:
     (book / "other").mkdir()
-    (book / "other/ring.py").write_text("x = 1\n")
+    for name in ("other/ring.py", "ring.py"):
+        (book / name).write_text("x = 1\n")
     commit_all(book, "another")
     assert audit(book)[0]["path"] == "src/ring.py"
 

@@ -115,10 +115,10 @@ def _commits_to_try(
     """
     yield from dates
     yield from (f"{date}^" for date in dates)
-    near = frozenset(mention.name for mention in mentions if mention.weight >= _NEAR)
-    for date in dates if near else ():
+    near_names = frozenset(mention.name for mention in mentions if mention.weight >= _NEAR)
+    for date in dates if near_names else ():
         for commit in repository.older_commits(date, place.path):
-            if repository.has_name(commit, place, near):
+            if repository.has_name(commit, place, near_names):
                 yield commit
 
 
@@ -168,8 +168,8 @@ def _find_missed_definition(
         return None
     names = old.outline.names_between(place.start, place.end)
     is_comment = COMMENT.match(old.lines[place.start - 1])
-    near = (mention.name for mention in mentions if mention.weight >= 0.5)
-    if not is_comment and not names.isdisjoint(near):
+    near_names = (mention.name for mention in mentions if mention.weight >= 0.5)
+    if not is_comment and not names.isdisjoint(near_names):
         return None
     name = mentions[0].name
     rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
@@ -205,9 +205,11 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
     if fit.defines:
         return True
     old_rows = carried.old.rows_by_name.get(name, [])
-    near = [row for row in old_rows if place.start - 12 <= row <= place.end + 12]
-    inside = [row for row in near if place.start <= row <= place.end]
-    return near == inside and not any(is_definition(carried.old, row, name) for row in old_rows)
+    near_rows = [row for row in old_rows if place.start - 12 <= row <= place.end + 12]
+    inside = [row for row in near_rows if place.start <= row <= place.end]
+    return near_rows == inside and not any(
+        is_definition(carried.old, row, name) for row in old_rows
+    )
 
 
 def _judge_by_names(
@@ -247,9 +249,9 @@ def _rank_by_names(
     for mention in mentions[:4]:
         rows = new.rows_by_name.get(mention.name, [])
         for row in rows if len(rows) <= 200 else ():
-            found = _place_at(new, row, size, mention.name)
-            fit = measure_fit(new, found.start, found.end, mentions)
-            closeness = 1 / (1 + abs(found.start - center) / 20)
+            candidate = _place_at(new, row, size, mention.name)
+            fit = measure_fit(new, candidate.start, candidate.end, mentions)
+            closeness = 1 / (1 + abs(candidate.start - center) / 20)
             has_nearest = fit.mention is mentions[0] or mention is mentions[0]
             score = (
                 fit.share
@@ -257,8 +259,8 @@ def _rank_by_names(
                 + (0.6 if expected else 0.3) * closeness
                 + 0.3 * has_nearest
             )
-            if fit.share >= _FITS and score > scored.get(found, (0.0, fit))[0]:
-                scored[found] = score, fit
+            if fit.share >= _FITS and score > scored.get(candidate, (0.0, fit))[0]:
+                scored[candidate] = score, fit
     ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))
     return [(each, fit) for each, (_, fit) in ranked[: 2 * _MAX_PROPOSALS]]
 
