@@ -142,7 +142,7 @@ class _Auditor:
         symbols = find_symbols(version.outline, name) if version else []
         if len(symbols) == 1:
             place = Place(path, symbols[0].top, symbols[0].last)
-            return Verdict("right", [place], True, "the file has this symbol")
+            return Verdict("right", [place], False, "the file has this symbol")
         return Verdict("gone", reason=f"the file has {len(symbols) or 'no'} such symbols")
 
     def _resolve(self, written: str, relative: bool, dates: list[str]) -> list[str]:

@@ -134,7 +134,7 @@ def _judge_carried(
         return Verdict("right" if is_same else "moved", proposals, False, reason, dated)
     if change.new is not None:
         is_same = change.new == place
-        certain = _is_sure(carried, place, mentions, new)
+        certain = not is_same and _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
         places = [change.new]
         if not certain and mentions and new is not None:
@@ -185,10 +185,9 @@ def _find_definition(new: Version, name: str) -> Place | None:
 
 
 def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Version | None) -> bool:
-    """Return whether a carried citation may be written: its lines are clearly what the text names.
+    """Return whether a carried citation may be written: its lines define what the text names.
 
-    A name that is defined a few lines beside the cited ones, or that is common in the file, leaves
-    a doubt: the number may have been wrong when it was written.
+    Without a definition there is a doubt: the number may have been wrong when it was written.
     """
     fit = carried.fit
     if (
@@ -198,17 +197,20 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
         or new is None
     ):
         return False
-    name = fit.mention.name
     cited_names = carried.old.outline.names_between(place.start, place.end)
     if any(mention.rival and mention.name not in cited_names for mention in mentions):
         return False
-    if fit.defines:
-        return True
-    old_rows = carried.old.rows_by_name.get(name, [])
-    near_rows = [row for row in old_rows if place.start - 12 <= row <= place.end + 12]
-    inside = [row for row in near_rows if place.start <= row <= place.end]
-    return near_rows == inside and not any(
-        is_definition(carried.old, row, name) for row in old_rows
+    if not fit.defines or fit.mention is not mentions[0]:
+        return False
+    return place.start == place.end or _is_whole_symbol(carried.old, place, fit.mention.name)
+
+
+def _is_whole_symbol(old: Version, place: Place, name: str) -> bool:
+    return any(
+        base_name(symbol.name) == name
+        and symbol.last == place.end
+        and place.start in (symbol.first, symbol.top, symbol.line)
+        for symbol in old.outline.symbols
     )
 
 
