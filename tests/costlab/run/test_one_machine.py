@@ -14,7 +14,7 @@ from costlab.judge.verdict import judge, machine
 from costlab.record import options
 from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section
-from costlab.record.settings import Settings
+from costlab.record.settings import Budget, Settings
 from costlab.record.words import Words
 from costlab.run import measuring
 from costlab.run.progress import Plain
@@ -71,7 +71,7 @@ def test_a_run_signs_each_number_with_the_device_that_it_measured_on(
 
     measured_run, section = make_run(), Section()
     monkeypatch.setattr(measured_run, "_metrics", metrics)
-    measured_run._launches(section, Plan(), [("cuda", 1), ("cpu", 2)], Section())
+    measured_run._launches(section, Plan(), [("cuda", 1), ("cpu", 2)], Section(), Budget())
     assert {metric.id: metric.device for metric in section.metrics} == {
         "a.cuda": "cuda",
         "a.cpu": "cpu",

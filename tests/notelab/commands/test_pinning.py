@@ -70,7 +70,7 @@ def test_what_the_lab_file_calls_a_pin_goes_with_it_and_back(
     output = scratch.run("pin", "up", "v2").stdout
     assert "wrote experiments/01-scratch/lab.toml\n" in output
     assert scratch.read("lab.toml") == before.replace('"v1"', '"v2"').replace("==1", "==2")
-    assert " (v2)  " in scratch.run("check").stdout
+    assert " (v2)  " in scratch.run("check", "-v").stdout
     scratch.run("pin", "up", "v1")
     assert scratch.read("lab.toml") == before
 

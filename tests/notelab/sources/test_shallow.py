@@ -52,7 +52,7 @@ def test_a_shallow_workbook_is_checked_against_its_lock_and_says_how_to_deepen_i
 ) -> None:
     make_shallow(own_book.book)
     shutil.rmtree(own_book.root / "cache")
-    done = own_book.run("check")
+    done = own_book.run("check", "-v")
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 checked against the lock only" in done.stdout
     assert "shallow clone" in done.stdout

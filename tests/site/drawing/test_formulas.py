@@ -92,7 +92,8 @@ def test_only_a_page_with_a_formula_loads_its_style(site: Path) -> None:
     for file in site.rglob("index.html"):
         html = file.read_text("utf-8")
         links = re.findall(r'<link rel="stylesheet" href="([^"]*/katex\.min\.css)">', html)
-        assert len(links) == ('<span class="katex' in html), file
+        # The page of cards fetches its questions, some of which have formulas.
+        assert len(links) == ('<span class="katex' in html or file.parent.name == "cards"), file
         styled += len(links)
         for link in links:
             assert (file.parent / link).is_file()

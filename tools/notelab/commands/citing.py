@@ -177,6 +177,7 @@ def split_symbol(outline: Outline, whole: Symbol, max_lines: int) -> list[Part]:
         is_adjacent = parts and piece.first == parts[-1].last + 1
         if (
             parts
+            and not (piece.symbol or parts[-1].symbol)
             and joined.lines <= (max_lines if is_adjacent else max_lines // 2)
             and range_fit.is_whole(outline, joined.first, joined.last)
             and range_fit.straddles(outline, joined.first, joined.last) is None

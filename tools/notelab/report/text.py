@@ -45,6 +45,8 @@ def write(report: Report, *, colour: bool, detail: Detail = "line") -> str:
         lines.append(paint("dim", "to do, in labs in progress:"))
         lines += [line for finding in report.to_do for line in _format_finding(finding, paint)[:1]]
         lines.append("")
+    if detail != "tables" and any(lab.locked for lab in report.labs):
+        lines.append(paint("dim", "`-v` says why citations were checked against the lock only"))
     lines.append(_format_summary(report, paint))
     lines += [] if report.findings else _suggest_next(report)
     return "\n".join(lines) + "\n"
