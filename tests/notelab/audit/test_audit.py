@@ -291,3 +291,33 @@ def test_twenty_thousand_links_are_read(book: Path) -> None:
     commit_all(book, "links")
     rows = audit(book)
     assert len(rows) == 20_000
+
+
+def test_a_path_out_of_the_repository_is_unknown(book: Path) -> None:
+    """Git ends at such a path; the audit then ended too, with no output."""
+    paths = ("../../../etc/passwd:1", "/etc/passwd:1", "./nowhere.py:1", "src//ring.py:9")
+    note = "".join(f"`Ring` is in `{path}`.\n\n" for path in paths)
+    (book / "src/notes.md").write_text(f"{note}`Ring.send` is `ring.py:9`.\n")
+    commit_all(book, "notes")
+    rows = audit(book)
+    assert states(rows)[-1] == "right"
+    assert set(states(rows)[:-1]) <= {"unknown", "gone"}
+
+
+def test_a_document_can_give_git_no_options(book: Path, tmp_path: Path) -> None:
+    """A NUL in a document's diff once began an entry of the log, whose name reached git."""
+    hostile = f"{'x ' * 5000}\n\na\0--output={tmp_path}/written\n\n`encode_hdr` `src/ring.py:9`\n"
+    (book / "src/notes.md").write_text(hostile)
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    assert states(audit(book)) != []
+    assert not list(tmp_path.glob("written*"))
+
+
+def test_one_file_that_is_gone_is_not_two(book: Path) -> None:
+    git(book, "mv", "src/notes.md", "notes.md")
+    (book / "notes.md").write_text("`Ring.send` is `src/ring.py:9`.\n")
+    commit_all(book, "notes")
+    git(book, "rm", "-q", "src/ring.py")
+    commit_all(book, "gone")
+    assert "files end in this path" not in run(book, "notes.md").stdout

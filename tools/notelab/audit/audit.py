@@ -170,7 +170,8 @@ class _Auditor:
             last = [path for path in reversed(self._cited) if path in ends]
             ends = list(dict.fromkeys([*last, *ends]))
         if not ends:
-            ends = [path for path in (written, beside) if self._existed(path, dates)]
+            whole = dict.fromkeys((written, beside))
+            ends = [path for path in whole if self._existed(path, dates)]
         return ends
 
     def _existed(self, path: str, dates: list[str]) -> bool:

@@ -82,8 +82,8 @@ class Repository:
     @cache  # noqa: B019
     def find_blob(self, commit: str, path: str) -> str:
         """Return the id of a file's blob, or '' if there is none that is read."""
-        if "\n" in path:
-            return ""
+        if "\n" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
+            return ""  # git would end at a path that leads out of the repository
         try:
             blob, kind, size = self._batch.get_object_header(f"{commit}:{path}")
         except ValueError:
