@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.audit.audit import audit_document, rewrite
+from notelab.errors import NotelabError
 from tests.notelab.scratch import commit_all, git
 from tests.running import run_program
 
@@ -321,3 +323,26 @@ def test_one_file_that_is_gone_is_not_two(book: Path) -> None:
     git(book, "rm", "-q", "src/ring.py")
     commit_all(book, "gone")
     assert "files end in this path" not in run(book, "notes.md").stdout
+
+
+def test_only_the_citation_is_rewritten(book: Path) -> None:
+    """Mixed line ends, a byte order mark, the file's mode and a link to it stay as they are."""
+    note, link = book / "src/notes.md", book / "src/link.md"
+    note.write_bytes(b"\xef\xbb\xbf`Ring.send` is `ring.py:9`.\r\n\nA\rline.\n\r\nThe end")
+    note.chmod(0o755)
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    link.symlink_to("notes.md")
+    assert run(book, "src/link.md", "--write").returncode == 0
+    expected = b"\xef\xbb\xbf`Ring.send` is `ring.py:12`.\r\n\nA\rline.\n\r\nThe end"
+    assert note.read_bytes() == expected
+    assert note.stat().st_mode & 0o777 == 0o755
+    assert link.is_symlink()
+
+
+def test_a_document_that_changes_during_the_audit_is_left(book: Path) -> None:
+    edit(book, MOVED)
+    document = audit_document(book / "src/notes.md", "")
+    (book / "src/notes.md").write_text(f"New.\n\n{NOTE}")
+    with pytest.raises(NotelabError, match="was changed while it was audited"):
+        rewrite(document)

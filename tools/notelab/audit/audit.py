@@ -1,6 +1,7 @@
 """Audits the citations of documents against the code of their own repository."""
 
 import posixpath
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import msgspec
@@ -178,12 +179,24 @@ class _Auditor:
         return any(self._repository.version(path, date) is not None for date in dates)
 
 
-def rewrite(document: Document) -> tuple[str, int]:
-    """Return a document's text with each certain citation rewritten, and how many these are."""
+def rewrite(document: Document) -> tuple[bytes, int]:
+    """Return a document's bytes with each certain citation rewritten, and how many these are.
+
+    Raises:
+        NotelabError: the document was changed since it was read.
+    """
     edits = []
     for candidate, audited in zip(document.candidates, document.citations, strict=True):
         if audited.certain and audited.state == "moved" and candidate.place.row:
             new = audited.proposals[0]
             path = candidate.citation.path if new.path == audited.path else new.path
             edits.append((candidate.place, move(candidate, path, new.start, new.end)))
-    return replace(document.text, edits), len(edits)
+    data = read_regular(document.path, _MAX_BYTES + 1)
+    text = data.decode("utf-8-sig", "replace")
+    if text.replace("\r\n", "\n") != document.text:
+        raise NotelabError(
+            f"{display_path(document.path)} was changed while it was audited; it is left as it is",
+            hint="run the same command again",
+        )
+    bom = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+    return bom + replace(text, edits).encode(), len(edits)

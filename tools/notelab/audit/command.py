@@ -1,6 +1,5 @@
 """`shardbook audit` on the command line: its options and its output."""
 
-from codecs import BOM_UTF8
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -77,12 +76,9 @@ def audit(
     wrong = sum(each.state != "right" for each in citations)
     if writing:
         for document in documents:
-            text, count = rewrite(document)
+            data, count = rewrite(document)
             if count:
-                original = document.path.read_bytes()
-                data = text.replace("\n", "\r\n" if b"\r\n" in original else "\n").encode()
-                bom = BOM_UTF8 if original.startswith(BOM_UTF8) else b""
-                write_files({document.path: bom + data})
+                write_files({document.path.resolve(): data})  # of a link, the file that it names
                 wrong -= count
             name = display_path(document.path)
             say(f"{name}: {count} citations rewritten", stderr=output_format == "json")
