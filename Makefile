@@ -15,7 +15,7 @@ ONLY ?= en
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check check-env test test-env bench bench-env lint fix hooks serve site \
+.PHONY: help check check-env test test-env hf-env bench bench-env lint fix hooks serve site \
   screenshots vendor benchmark repin-eval lock clean
 
 help: ## list the targets
@@ -35,6 +35,9 @@ bench-env: ## set up all that the bench needs
 
 test-env: ## set up all that the tests need
 	$(call set-up,test)
+
+hf-env: ## set up transformers too, against which tests compare
+	$(call set-up,hf)
 
 check: check-env ## prove the workbook's notes (the main job)
 	@$(IN) notelab check --by-lab

@@ -1,6 +1,6 @@
 """Fills the virtual environment, a layer at a time; `make` runs this before what needs a layer.
 
-    python tools/environment.py {check,bench,test} --venv .venv --torch torch==2.13.0
+    python tools/environment.py {check,bench,test,hf} --venv .venv --torch torch==2.13.0
 
 A layer is what its lock in .ci/lock names, to the byte. torch stands in no lock, since every index
 has builds of its own. pip shows its progress on a terminal and nothing elsewhere; what goes wrong
@@ -26,6 +26,7 @@ LAYERS = {
     "check": ("the checker", 10),
     "bench": ("what the bench needs", 90),
     "test": ("what the tests, the site and the linters need", 110),
+    "hf": ("transformers, against which CI compares", 25),
 }
 NEIGHBOUR = "megatron-core"  # the one locked package with a compiled part and few wheels
 _LOST = re.compile(r"Retrying|[Cc]onnection|timed out|ProxyError|SSLError")

@@ -42,6 +42,7 @@ def read_requirements(*extras: str) -> list[Requirement]:
         (["check"], []),
         (["check", "bench"], ["kernels", "bench"]),
         (["check", "bench", "test"], ["kernels", "bench", "docs", "dev"]),
+        (["check", "bench", "hf"], ["hf"]),
     ],
 )
 def test_the_locks_hold_what_pyproject_asks_for(layers: list[str], extras: list[str]) -> None:

@@ -66,6 +66,10 @@ def test_the_wheel_holds_checker_and_kernels_and_what_the_checker_needs_beside_t
         files = {info.filename: info.file_size for info in archive.infolist()}
     metadata = f"shardbook-{__version__}.dist-info"
     assert {name.partition("/")[0] for name in files} == {"notelab", "shardlab", metadata}
+    kernels = {name for name in files if name.startswith("shardlab/")}
+    sources = (ROOT / "tools/shardlab").rglob("*.py")
+    assert kernels == {path.relative_to(ROOT / "tools").as_posix() for path in sources}
+    files = {name: size for name, size in files.items() if name not in kernels}
     pages = {name for name in files if name.endswith(".md")}
     grammars = {f"{name}{ending}.md" for name in ("lab-file", "notes") for ending in ("", ".es")}
     rules = {f"rules/{page.name}" for page in (ROOT / "docs/reference/rules").glob("N*.md")}
@@ -110,11 +114,29 @@ def test_an_adopter_has_checker_and_kernels_and_none_of_the_workbooks_rooms(
     adopted: Path,
 ) -> None:
     script = (
-        "import importlib.util as u, notelab; print(notelab.__file__, "
+        "import importlib.util as u, notelab, shardlab; print(notelab.__file__, shardlab.__file__, "
         "*(name for name in ('sitelab', 'pages', 'costlab') if u.find_spec(name)))"
     )
     done = run(adopted / "python", "-c", script)
-    assert done.stdout.split() == [str(next(adopted.parent.glob("lib/*/*/notelab/__init__.py")))]
+    packages = ("notelab", "shardlab")
+    assert done.stdout.split() == [
+        str(next(adopted.parent.glob(f"lib/*/*/{name}/__init__.py"))) for name in packages
+    ]
+
+
+def test_an_adopters_checker_imports_no_torch_and_the_kernels_none_of_the_checker(
+    adopted: Path,
+) -> None:
+    script = (
+        "import pkgutil, importlib, sys; package = importlib.import_module(sys.argv[1])\n"
+        "for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print(*(name for name in sys.argv[2:] if name in sys.modules))"
+    )
+    others = {"notelab": ["torch", "numpy", "shardlab"], "shardlab": ["notelab", "git", "fsrs"]}
+    for package, refused in others.items():
+        done = run(adopted / "python", "-c", script, package, *refused)
+        assert done.returncode == 0 and done.stdout == "\n", done.stdout + done.stderr
 
 
 def test_an_adopter_proves_a_sharding(adopted: Path, tmp_path: Path) -> None:
@@ -240,6 +262,36 @@ def test_the_page_on_your_own_repository_does_what_it_says(adopted: Path, scratc
     (notes / "lectures/reading/reading.md").write_text(note.replace("L14-L15", "L15-L17"), "utf-8")
     refused = run("git", "-C", notes, "commit", "-qam", "slipped", **environment)
     assert refused.returncode and " N208 " in refused.stdout + refused.stderr
+
+
+@pytest.mark.ci
+def test_the_page_on_weights_trains_saves_and_loads_with_one_loss(
+    adopted: Path, wheel: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed: make hf-env")
+    python = adopted / "python"
+    replaced = {
+        "python3 -m venv .venv": f"[ -d .venv ] || ln -s '{adopted.parent}' .venv",
+        "pip install 'shardbook[kernels] @ git+ADDRESS@COMMIT'": f"'{sys.executable}' -m pip "
+        f"--python '{python}' install --quiet --no-index --force-reinstall --no-deps '{wheel}' && "
+        f"'{sys.executable}' -m pip --python '{python}' install --no-index '{wheel}[kernels]'",
+        "pip install 'transformers>=5,<6'": "python -c 'import transformers'",
+    }
+    script = ["set -e", 'torchrun() { python -m torch.distributed.run "$@"; }']
+    text = (ROOT / "docs/reference/weights.md").read_text("utf-8")
+    for kind, block in re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.M | re.S):
+        if kind == "python":
+            (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block, "utf-8")
+        else:
+            script += [replaced.pop(line, line) for line in block.splitlines()]
+    assert not replaced
+    names = {"PATH": f"{adopted}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    done = run("bash", "-c", "\n".join([f"cd '{tmp_path}'", *script]), **names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = [float(loss) for loss in re.findall(r"^loss (\d\.\d+)$", done.stdout, re.M)]
+    assert len(losses) == 3 and losses == pytest.approx(losses[:1] * 3, abs=3e-5), done.stdout
+    assert losses[0] < 2  # it has learned
+    assert len([*(tmp_path / "small-llama").glob("model-0000?-of-00002.safetensors")]) == 2
 
 
 def test_an_adopter_starts_the_workbooks_reading_lab_anywhere(

@@ -45,6 +45,7 @@ class Grid:
         embedding: the first and the last stage of this rank's pipeline, which share tied
             embeddings; None on the stages between.
         expert, expert_tensor, expert_data: the axes of the experts; made at their first use.
+        device: where this rank's tensors live.
         layout: the arithmetic of the dense layers' axes.
         experts: the arithmetic of the experts' axes.
 
@@ -63,7 +64,7 @@ class Grid:
         data = check_world(world.size, data=data, **sizes)
         self.layout = Layout(tensor, context, 1, data, pipeline, order)
         self.experts = self.layout.for_experts(expert, expert_tensor)
-        self._world = world
+        self._world, self.device = world, world.device
         self._links = dict(links or {})
         for name in self._links:
             if not {*name.split("-")} <= {*DENSE, *OF_EXPERTS, "embedding"}:
