@@ -346,3 +346,33 @@ def test_a_document_that_changes_during_the_audit_is_left(book: Path) -> None:
     (book / "src/notes.md").write_text(f"New.\n\n{NOTE}")
     with pytest.raises(NotelabError, match="was changed while it was audited"):
         rewrite(document)
+
+
+def test_the_label_of_a_link_is_rewritten_with_its_target(book: Path) -> None:
+    forms = ["[`ring.py:9`](ring.py#L9)", "[line 9](ring.py#L9)", "[all 9](<ring.py#L9>)"]
+    (book / "src/notes.md").write_text("".join(f"`Ring.send` is {form}.\n\n" for form in forms))
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    assert [row["certain"] for row in audit(book)] == [True, True, False]
+    run(book, "src/notes.md", "--write")
+    text = (book / "src/notes.md").read_text()
+    assert "[`ring.py:12`](ring.py#L12)" in text
+    assert "[line 12](ring.py#L12)" in text
+    assert forms[2] in text  # `9` may count something else
+
+
+def test_only_what_can_be_written_is_certain(book: Path) -> None:
+    (book / "src/notes.md").write_text("`Ring.send` is **ring.py**:9.\n")
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    assert [(row["state"], row["certain"]) for row in audit(book)] == [("moved", False)]
+
+
+def test_another_symbol_of_the_same_name_is_not_certain(book: Path) -> None:
+    two = CODE.replace("class Ring:", "class Line:") + CODE.replace("LIMIT", "SIZE")
+    edit(book, two)
+    note = "`Ring.send` is `ring.py:9`, its `send` `ring.py:9`.\n\n`Line.send` is `ring.py:9`.\n"
+    (book / "src/notes.md").write_text(note)
+    commit_all(book, "notes")
+    edit(book, f"import os\n{two}")
+    assert [row["certain"] for row in audit(book)] == [False, False, True]

@@ -12,7 +12,8 @@ from notelab.audit.mentions import find_mentions
 from notelab.audit.repository import Repository, open_repository
 from notelab.cited.range_fit import find_symbols
 from notelab.errors import NotelabError, display_path
-from notelab.page.candidates import Candidate, find_candidates, move, replace
+from notelab.page.candidates import Candidate, find_candidates, move_with_label, replace
+from notelab.page.citation import Span
 from notelab.regular_files import read_regular
 from notelab.repin.changes import Place
 
@@ -64,6 +65,7 @@ def audit_document(path: Path, ref: str) -> Document:
         if audited is not None:
             document.candidates.append(candidate)
             document.citations.append(audited)
+    _keep_writable(document)
     return document
 
 
@@ -179,18 +181,38 @@ class _Auditor:
         return any(self._repository.version(path, date) is not None for date in dates)
 
 
+def _find_edit(candidate: Candidate, audited: AuditedCitation) -> tuple[Span, str] | None:
+    """Return what is written for a certain citation, or None if it can't be written."""
+    if not audited.certain or not candidate.place.row:
+        return None
+    new = audited.proposals[0]
+    path = candidate.citation.path if new.path == audited.path else new.path
+    place, text = move_with_label(candidate, path, new.start, new.end)
+    return (place, text) if text else None
+
+
+def _keep_writable(document: Document) -> None:
+    """Leave only those citations certain that can be written.
+
+    If one of several ranges of a path is in another file now, the path can't serve them all.
+    """
+    forms = [candidate.citation.form for candidate in document.candidates]
+    for index, audited in enumerate(document.citations):
+        if audited.certain and audited.state == "moved":
+            leaves = audited.proposals[0].path != audited.path
+            is_shared = "range" in (forms[index], *forms[index + 1 : index + 2])
+            if (leaves and is_shared) or not _find_edit(document.candidates[index], audited):
+                audited.certain = False
+
+
 def rewrite(document: Document) -> tuple[bytes, int]:
     """Return a document's bytes with each certain citation rewritten, and how many these are.
 
     Raises:
         NotelabError: the document was changed since it was read.
     """
-    edits = []
-    for candidate, audited in zip(document.candidates, document.citations, strict=True):
-        if audited.certain and audited.state == "moved" and candidate.place.row:
-            new = audited.proposals[0]
-            path = candidate.citation.path if new.path == audited.path else new.path
-            edits.append((candidate.place, move(candidate, path, new.start, new.end)))
+    pairs = zip(document.candidates, document.citations, strict=True)
+    edits = [edit for pair in pairs if pair[1].state == "moved" and (edit := _find_edit(*pair))]
     data = read_regular(document.path, _MAX_BYTES + 1)
     text = data.decode("utf-8-sig", "replace")
     if text.replace("\r\n", "\n") != document.text:
