@@ -376,3 +376,12 @@ def test_another_symbol_of_the_same_name_is_not_certain(book: Path) -> None:
     commit_all(book, "notes")
     edit(book, f"import os\n{two}")
     assert [row["certain"] for row in audit(book)] == [False, False, True]
+
+
+def test_a_part_that_is_not_read_is_named_and_fails(book: Path) -> None:
+    """A paragraph of 500 links was left out without a word, and the status was 0."""
+    (book / "src/notes.md").write_text("# Rings\n\n" + "`Ring.send` `ring.py:9` " * 500)
+    done = run(book, "src/notes.md", "--output-format", "json")
+    assert done.returncode == 1
+    assert "src/notes.md:3 has a paragraph of" in done.stderr
+    assert json.loads(done.stdout) == {"citations": []}

@@ -12,6 +12,7 @@ from notelab.audit.mentions import find_mentions
 from notelab.audit.repository import Repository, open_repository
 from notelab.cited.range_fit import find_symbols
 from notelab.errors import NotelabError, display_path
+from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates, move_with_label, replace
 from notelab.page.citation import Span
 from notelab.regular_files import read_regular
@@ -46,6 +47,7 @@ class Document(msgspec.Struct):
     text: str
     candidates: list[Candidate]
     citations: list[AuditedCitation]
+    unread: list[str] = []  # its parts that are too large to be read, each with its row
 
 
 def audit_document(path: Path, ref: str) -> Document:
@@ -58,9 +60,11 @@ def audit_document(path: Path, ref: str) -> Document:
     name = path.resolve().relative_to(root.resolve()).as_posix()
     text = _read_text(path, repository, name, ref)
     history = read_history(repository, name, ref)
-    document = Document(path, text, [], [])
+    note = reading.read(text)
+    unread = [f"{name}:{part.span.row} {part.description}" for part in note.unread]
+    document = Document(path, text, [], [], unread)
     auditor = _Auditor(repository, name, text.split("\n"), history)
-    for candidate in find_candidates(text):
+    for candidate in find_candidates(text, note):
         audited = auditor.audit(candidate)
         if audited is not None:
             document.candidates.append(candidate)

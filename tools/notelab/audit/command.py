@@ -73,7 +73,9 @@ def audit(
         counts = Counter(each.state for each in citations)
         sums = ", ".join(f"{counts[state]} {state}" for state in get_args(State))
         say(f"{len(citations)} citations: {sums}")
-    wrong = sum(each.state != "right" for each in citations)
+    unread = [part for document in documents for part in document.unread]
+    say(*unread, stderr=True)
+    wrong = len(unread) + sum(each.state != "right" for each in citations)
     if writing:
         for document in documents:
             data, count = rewrite(document)
