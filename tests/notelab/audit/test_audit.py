@@ -230,7 +230,16 @@ def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "note.md").write_text(NOTE)
     done = run(tmp_path, "note.md")
-    assert done.returncode == 2 and "no such commit" in done.stderr
+    assert done.returncode == 2 and "has no commit yet" in done.stderr
+
+
+def test_a_repository_with_other_object_names_is_refused(tmp_path: Path) -> None:
+    """Its files were all called gone, because their ids weren't understood."""
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "note.md").write_text(NOTE)
+    commit_all(tmp_path, "first")
+    done = run(tmp_path, "note.md")
+    assert done.returncode == 2 and "SHA-256" in done.stderr
 
 
 def test_an_unknown_ref_is_named(book: Path) -> None:

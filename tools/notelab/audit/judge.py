@@ -224,8 +224,8 @@ def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
     if qualifier and any(base_name(symbol.name) == qualifier for symbol in old.outline.symbols):
         outer = Mention(qualifier, qualifier, 1)
         return not names_enclosing(old, place.start, place.end, outer)
-    rows = [row for row in old.rows_by_name.get(name, []) if is_definition(old, row, name)]
-    return any(not place.start <= row <= place.end for row in rows)
+    rows = (row for row in old.rows_by_name.get(name, []) if not place.start <= row <= place.end)
+    return any(is_definition(old, row, name) for row in rows)
 
 
 def _judge_by_names(
