@@ -97,9 +97,9 @@ def adopt(
     proved = sum(note.proved for note in report.notes)
     total = sum(note.citations for note in report.notes)
     remarks = [remark for source in sources for remark in source.remarks]
-    done = [f"wrote {display_path(path)}" for path in written]
+    written_lines = [f"wrote {display_path(path)}" for path in written]
     return [
-        *remarks, *done, *lines,
+        *remarks, *written_lines, *lines,
         f"{proved} of {total} citations proved; {counts.total()} findings of today are in "
         f"{display_path(folder / baseline.BASELINE)}" if counts else
         f"{proved} of {total} citations proved, no finding",
@@ -203,9 +203,9 @@ def _pin_by_names(
             hint="is it the right repository? Else write the pin yourself: `shardbook new`",
         )
     alike = [each for each in ranked if each.fitting == best.fitting and each != best]
-    other = next((each for each in ranked if each.fitting < best.fitting), None)
+    runner_up = next((each for each in ranked if each.fitting < best.fitting), None)
     text = f"{name}: the notes read {best}: {best.fitting} of {len(readings)} citations fit"
-    text += f"; the next best, {other}: {other.fitting}" if other else ""
+    text += f"; the next best, {runner_up}: {runner_up.fitting}" if runner_up else ""
     remarks = [text]
     if alike:
         remarks.append(f"  {len(alike)} others fit alike ({alike[0]}, …); the newest is taken")
@@ -239,13 +239,13 @@ def _own_source(plain: list[tuple[_Note, Candidate]], root: Path) -> _Source:
     """Return the notes' own repository as a source, if it has the files that they cite."""
     git_dir = find_git_dir(root)
     names = {path.rpartition("/")[2] for path in _own_paths(git_dir)}
-    known = sum(c.citation.path.rpartition("/")[2] in names for _, c in plain)
-    if known * 2 < len(plain):
+    own_count = sum(c.citation.path.rpartition("/")[2] in names for _, c in plain)
+    if own_count * 2 < len(plain):
         raise NotelabError(
-            f"{len(plain) - known} of {len(plain)} cited files are not in this repository",
+            f"{len(plain) - own_count} of {len(plain)} cited files are not in this repository",
             hint="give the other one: --source NAME=URL --mirror NAME=DIR",
         )
-    remark = f"own: {known} of {len(plain)} citations are of this repository's files"
+    remark = f"own: {own_count} of {len(plain)} citations are of this repository's files"
     return _Source("own", 'path = "."', "", [remark])
 
 

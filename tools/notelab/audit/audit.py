@@ -149,35 +149,37 @@ class _Auditor:
         symbols = find_symbols(version.outline, name) if version else []
         if len(symbols) == 1:
             place = Place(path, symbols[0].top, symbols[0].last)
-            return Verdict("right", [place], True, "the file has this symbol")
+            return Verdict("right", [place], False, "the file has this symbol")
         return Verdict("gone", reason=f"the file has {len(symbols) or 'no'} such symbols")
 
     def _resolve(self, written: str, relative: bool, dates: list[str]) -> list[str]:
         """Return the files that a path may mean, the likeliest first.
 
-        A whole path wins, then a file beside the document, then the only file with that end in the
-        nearest folder around the document, then the file that the document cited last.
+        A path from the root wins, then a file beside the document; for a bare name it is the other
+        way round. Then comes the only file with that end in the nearest folder around the document,
+        then the file that the document cited last.
         """
         folder = posixpath.dirname(self._document)
         blobs = self._repository.blobs(self._repository.commit)
-        beside = posixpath.normpath(posixpath.join(folder, written))
-        for path in (beside,) if relative else (written, beside):
+        beside_path = posixpath.normpath(posixpath.join(folder, written))
+        both = (written, beside_path) if "/" in written else (beside_path, written)
+        for path in (beside_path,) if relative else both:
             if path in blobs:
                 return [path]
         if relative:
-            return [beside] if self._existed(beside, dates) else []
+            return [beside_path] if self._existed(beside_path, dates) else []
         name = written.rpartition("/")[2]
         ends = [p for p in self._repository.by_name.get(name, []) if p.endswith(f"/{written}")]
-        near = folder
-        while near and len(ends) > 1:
-            inside = [path for path in ends if path.startswith(f"{near}/")]
+        parent = folder
+        while parent and len(ends) > 1:
+            inside = [path for path in ends if path.startswith(f"{parent}/")]
             ends = inside or ends
-            near = posixpath.dirname(near)
+            parent = posixpath.dirname(parent)
         if len(ends) > 1:
             last = [path for path in reversed(self._cited) if path in ends]
             ends = list(dict.fromkeys([*last, *ends]))
         if not ends:
-            whole = dict.fromkeys((written, beside))
+            whole = dict.fromkeys((written, beside_path))
             ends = [path for path in whole if self._existed(path, dates)]
         return ends
 

@@ -122,10 +122,10 @@ def _commits_to_try(
     """
     yield from dates
     yield from (f"{date}^" for date in dates)
-    near = frozenset(mention.name for mention in mentions if mention.weight >= _NEAR)
-    for date in dates if near else ():
+    near_names = frozenset(mention.name for mention in mentions if mention.weight >= _NEAR)
+    for date in dates if near_names else ():
         for commit in repository.older_commits(date, place.path):
-            if repository.has_name(commit, place, near):
+            if repository.has_name(commit, place, near_names):
                 yield commit
 
 
@@ -141,7 +141,7 @@ def _judge_carried(
         return Verdict("right" if is_same else "moved", proposals, False, reason, dated)
     if change.new is not None:
         is_same = change.new == place
-        certain = _is_sure(carried, place, mentions, new)
+        certain = not is_same and _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
         places = [change.new]
         if not certain and mentions and new is not None:
@@ -175,8 +175,8 @@ def _find_missed_definition(
         return None
     names = old.outline.names_between(place.start, place.end)
     is_comment = COMMENT.match(old.lines[place.start - 1])
-    near = (mention.name for mention in mentions if mention.weight >= 0.5)
-    if not is_comment and not names.isdisjoint(near):
+    near_names = (mention.name for mention in mentions if mention.weight >= 0.5)
+    if not is_comment and not names.isdisjoint(near_names):
         return None
     name = mentions[0].name
     rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
@@ -192,10 +192,9 @@ def _find_definition(new: Version, name: str) -> Place | None:
 
 
 def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Version | None) -> bool:
-    """Return whether a carried citation may be written: its lines are clearly what the text names.
+    """Return whether a carried citation may be written: its lines define what the text names.
 
-    A name that is defined a few lines beside the cited ones, or that is common in the file, leaves
-    a doubt: the number may have been wrong when it was written.
+    Without a definition there is a doubt: the number may have been wrong when it was written.
     """
     fit = carried.fit
     if (
@@ -206,16 +205,21 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
         or new is None
     ):
         return False
-    name = fit.mention.name
     cited_names = carried.old.outline.names_between(place.start, place.end)
     if any(mention.rival and mention.name not in cited_names for mention in mentions):
         return False
-    if fit.defines:
-        return True
-    old_rows = carried.old.rows_by_name.get(name, [])
-    near = [row for row in old_rows if place.start - 12 <= row <= place.end + 12]
-    inside = [row for row in near if place.start <= row <= place.end]
-    return near == inside and not any(is_definition(carried.old, row, name) for row in old_rows)
+    if not fit.defines or fit.mention is not mentions[0]:
+        return False
+    return place.start == place.end or _is_whole_symbol(carried.old, place, fit.mention.name)
+
+
+def _is_whole_symbol(old: Version, place: Place, name: str) -> bool:
+    return any(
+        base_name(symbol.name) == name
+        and symbol.last == place.end
+        and place.start in (symbol.first, symbol.top, symbol.line)
+        for symbol in old.outline.symbols
+    )
 
 
 def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
@@ -265,9 +269,9 @@ def _rank_by_names(
     for mention in mentions[:4]:
         rows = new.rows_by_name.get(mention.name, [])
         for row in rows if len(rows) <= 200 else ():
-            found = _place_at(new, row, size, mention.name)
-            fit = measure_fit(new, found.start, found.end, mentions)
-            closeness = 1 / (1 + abs(found.start - center) / 20)
+            candidate = _place_at(new, row, size, mention.name)
+            fit = measure_fit(new, candidate.start, candidate.end, mentions)
+            closeness = 1 / (1 + abs(candidate.start - center) / 20)
             has_nearest = fit.mention is mentions[0] or mention is mentions[0]
             score = (
                 fit.share
@@ -275,8 +279,8 @@ def _rank_by_names(
                 + (0.6 if expected else 0.3) * closeness
                 + 0.3 * has_nearest
             )
-            if fit.share >= _FITS and score > scored.get(found, (0.0, fit))[0]:
-                scored[found] = score, fit
+            if fit.share >= _FITS and score > scored.get(candidate, (0.0, fit))[0]:
+                scored[candidate] = score, fit
     ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))
     return [(each, fit) for each, (_, fit) in ranked[: 2 * _MAX_PROPOSALS]]
 

@@ -67,20 +67,20 @@ class MovedLines:
         places = self._places or {}
         lines = [line.strip() for line in cited.old.lines[cited.first - 1 : cited.last]]
         positions: _Positions = {}
-        wanted = 0
+        distinctive = 0
         for index, line in enumerate(lines):
             found = places.get(line, [])
             if line not in lines[:index] and _is_distinctive(line) and len(found) <= _MAX_PLACES:
-                wanted += 1
+                distinctive += 1
                 for path, row in found:
                     positions.setdefault(path, []).append((row, index))
         candidates = []
         for path, rows in positions.items():
             first, last, count = _densest_window(sorted(rows), len(lines))
-            version = self._read(path) if count >= MIN_SHARE * wanted else None
+            version = self._read(path) if count >= MIN_SHARE * distinctive else None
             if version is not None and last[0] <= len(version.lines):
                 place = Place(path, *_widen(version, lines, first, last))
-                candidates.append(Candidate(0.9 * count / wanted, count / wanted, place))
+                candidates.append(Candidate(0.9 * count / distinctive, count / distinctive, place))
         return candidates
 
 
