@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,8 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
             if path.is_dir():  # checked before the first file is replaced
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary_paths[path].write_bytes(data)
+            if path.exists():
+                shutil.copymode(path, temporary_paths[path])
         for path, temporary_path in temporary_paths.items():
             # On some systems this fails while a reader has the old file open.
             temporary_path.replace(path)

@@ -177,3 +177,37 @@ def test_a_damaged_baseline_is_named(notes: Notes) -> None:
     (notes.book / "docs/baseline.json").write_text("[]")
     done = notes.check()
     assert done.returncode == 2 and "not a baseline" in done.stderr
+
+
+def test_no_file_that_exists_is_overwritten(notes: Notes) -> None:
+    pin = notes.book / "docs/code-sha.txt"
+    pin.write_text("mine\n")
+    done = notes.adopt()
+    assert done.returncode == 2
+    assert "docs/code-sha.txt exists already" in done.stderr
+    assert pin.read_text() == "mine\n"
+    assert not (notes.book / "docs/lab.toml").exists()
+
+
+def test_a_tag_and_its_commit_are_one_reading(notes: Notes) -> None:
+    assert "fit alike" not in notes.adopt().stdout
+
+
+def test_a_whole_commit_comes_before_a_branch(notes: Notes) -> None:
+    commit = git(notes.code, "rev-parse", "v1")
+    url = "https://example.org/o/code/blob"
+    notes.write(f"`LIMIT` {url}/main/src/ring.py#L3\n\n`LIMIT` {url}/{commit}/src/ring.py#L3\n")
+    done = notes.adopt("--lab", "docs")
+    assert f"lead to {commit}" in done.stdout + done.stderr
+
+
+def test_a_folder_that_is_no_clone_is_named(notes: Notes) -> None:
+    done = notes.adopt("--source", "code=https://example.org/o/code", "--mirror", "code=none")
+    assert done.returncode == 2
+    assert "none is no clone" in done.stderr
+
+
+def test_a_baseline_of_another_version_is_refused(notes: Notes) -> None:
+    notes.adopt()
+    (notes.book / "docs/baseline.json").write_text('{"version": 2, "findings": {}}')
+    assert notes.check().returncode == 2

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.audit.audit import audit_document, rewrite
+from notelab.errors import NotelabError
 from tests.notelab.scratch import commit_all, git
 from tests.running import run_program
 
@@ -228,7 +230,16 @@ def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "note.md").write_text(NOTE)
     done = run(tmp_path, "note.md")
-    assert done.returncode == 2 and "no such commit" in done.stderr
+    assert done.returncode == 2 and "has no commit yet" in done.stderr
+
+
+def test_a_repository_with_other_object_names_is_refused(tmp_path: Path) -> None:
+    """Its files were all called gone, because their ids weren't understood."""
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "note.md").write_text(NOTE)
+    commit_all(tmp_path, "first")
+    done = run(tmp_path, "note.md")
+    assert done.returncode == 2 and "SHA-256" in done.stderr
 
 
 def test_an_unknown_ref_is_named(book: Path) -> None:
@@ -292,3 +303,95 @@ def test_twenty_thousand_links_are_read(book: Path) -> None:
     commit_all(book, "links")
     rows = audit(book)
     assert len(rows) == 20_000
+
+
+def test_a_path_out_of_the_repository_is_unknown(book: Path) -> None:
+    """Git ends at such a path; the audit then ended too, with no output."""
+    paths = ("../../../etc/passwd:1", "/etc/passwd:1", "./nowhere.py:1", "src//ring.py:9")
+    note = "".join(f"`Ring` is in `{path}`.\n\n" for path in paths)
+    (book / "src/notes.md").write_text(f"{note}`Ring.send` is `ring.py:9`.\n")
+    commit_all(book, "notes")
+    rows = audit(book)
+    assert states(rows)[-1] == "right"
+    assert set(states(rows)[:-1]) <= {"unknown", "gone"}
+
+
+def test_a_document_can_give_git_no_options(book: Path, tmp_path: Path) -> None:
+    """A NUL in a document's diff once began an entry of the log, whose name reached git."""
+    hostile = f"{'x ' * 5000}\n\na\0--output={tmp_path}/written\n\n`encode_hdr` `src/ring.py:9`\n"
+    (book / "src/notes.md").write_text(hostile)
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    assert states(audit(book)) != []
+    assert not list(tmp_path.glob("written*"))
+
+
+def test_one_file_that_is_gone_is_not_two(book: Path) -> None:
+    git(book, "mv", "src/notes.md", "notes.md")
+    (book / "notes.md").write_text("`Ring.send` is `src/ring.py:9`.\n")
+    commit_all(book, "notes")
+    git(book, "rm", "-q", "src/ring.py")
+    commit_all(book, "gone")
+    assert "files end in this path" not in run(book, "notes.md").stdout
+
+
+def test_only_the_citation_is_rewritten(book: Path) -> None:
+    """Mixed line ends, a byte order mark, the file's mode and a link to it stay as they are."""
+    note, link = book / "src/notes.md", book / "src/link.md"
+    note.write_bytes(b"\xef\xbb\xbf`Ring.send` is `ring.py:9`.\r\n\nA\rline.\n\r\nThe end")
+    note.chmod(0o755)
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    link.symlink_to("notes.md")
+    assert run(book, "src/link.md", "--write").returncode == 0
+    expected = b"\xef\xbb\xbf`Ring.send` is `ring.py:12`.\r\n\nA\rline.\n\r\nThe end"
+    assert note.read_bytes() == expected
+    assert note.stat().st_mode & 0o777 == 0o755
+    assert link.is_symlink()
+
+
+def test_a_document_that_changes_during_the_audit_is_left(book: Path) -> None:
+    edit(book, MOVED)
+    document = audit_document(book / "src/notes.md", "")
+    (book / "src/notes.md").write_text(f"New.\n\n{NOTE}")
+    with pytest.raises(NotelabError, match="was changed while it was audited"):
+        rewrite(document)
+
+
+def test_the_label_of_a_link_is_rewritten_with_its_target(book: Path) -> None:
+    forms = ["[`ring.py:9`](ring.py#L9)", "[line 9](ring.py#L9)", "[all 9](<ring.py#L9>)"]
+    (book / "src/notes.md").write_text("".join(f"`Ring.send` is {form}.\n\n" for form in forms))
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    assert [row["certain"] for row in audit(book)] == [True, True, False]
+    run(book, "src/notes.md", "--write")
+    text = (book / "src/notes.md").read_text()
+    assert "[`ring.py:12`](ring.py#L12)" in text
+    assert "[line 12](ring.py#L12)" in text
+    assert forms[2] in text  # `9` may count something else
+
+
+def test_only_what_can_be_written_is_certain(book: Path) -> None:
+    (book / "src/notes.md").write_text("`Ring.send` is **ring.py**:9.\n")
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    assert [(row["state"], row["certain"]) for row in audit(book)] == [("moved", False)]
+
+
+def test_another_symbol_of_the_same_name_is_not_certain(book: Path) -> None:
+    two = CODE.replace("class Ring:", "class Line:") + CODE.replace("LIMIT", "SIZE")
+    edit(book, two)
+    note = "`Ring.send` is `ring.py:9`, its `send` `ring.py:9`.\n\n`Line.send` is `ring.py:9`.\n"
+    (book / "src/notes.md").write_text(note)
+    commit_all(book, "notes")
+    edit(book, f"import os\n{two}")
+    assert [row["certain"] for row in audit(book)] == [False, False, True]
+
+
+def test_a_part_that_is_not_read_is_named_and_fails(book: Path) -> None:
+    """A paragraph of 500 links was left out without a word, and the status was 0."""
+    (book / "src/notes.md").write_text("# Rings\n\n" + "`Ring.send` `ring.py:9` " * 500)
+    done = run(book, "src/notes.md", "--output-format", "json")
+    assert done.returncode == 1
+    assert "src/notes.md:3 has a paragraph of" in done.stderr
+    assert json.loads(done.stdout) == {"citations": []}

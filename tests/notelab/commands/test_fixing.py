@@ -9,7 +9,7 @@ from notelab.commands import fixing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.repin import journal
-from tests.notelab.page.test_citation_forms import PERMALINK, Lab, lab, self_citing_lab
+from tests.notelab.page.test_citation_forms import PERMALINK, WORK, Lab, lab, self_citing_lab
 from tests.notelab.scratch import commit_all
 
 __all__ = ["lab", "self_citing_lab"]
@@ -120,6 +120,21 @@ def test_text_that_is_at_two_places_is_not_certain(lab: Lab) -> None:
     lab.commit = commit_all(lab.source, "doubled")
     lab.folder.joinpath("s-sha.txt").write_text(f"{lab.commit}\n")
     assert fix(lab, "`pkg/work.py:4-6`") == "`pkg/work.py:4-6`"
+
+
+def test_ranges_that_part_into_two_files_stay_with_their_lock(self_citing_lab: Lab) -> None:
+    """One path can't serve both, so neither the page nor the lock says anything new."""
+    lab = self_citing_lab
+    lab_file = lab.folder / "lab.toml"
+    lab_file.write_text(lab_file.read_text().replace("s-sha.txt", "HEAD"))
+    form = "`pkg/work.py:4-6, 9-11`, as `add_two` is"
+    assert lab.judge(form).findings == []
+    locked = lab.folder.joinpath("citations.lock").read_bytes()
+    opening, first, second = WORK.split("\n\n\n")
+    lab.folder.parent.joinpath("pkg/work.py").write_text(f"{opening}\n\n\n{second}")
+    lab.folder.parent.joinpath("pkg/first.py").write_text(f"{first}\n")
+    assert fix(lab, form) == form
+    assert lab.folder.joinpath("citations.lock").read_bytes() == locked
 
 
 def test_an_interrupt_leaves_each_file_old_or_new(

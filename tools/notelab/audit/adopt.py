@@ -19,6 +19,7 @@ from notelab.commands import pinning
 from notelab.errors import NotelabError, display_path
 from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, repository_root
+from notelab.lab.lock import LOCK_FILE
 from notelab.page.candidates import Candidate, find_candidates
 from notelab.page.permalink import is_commit, normalize_repository
 from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
@@ -75,6 +76,12 @@ def adopt(
     for source in sources:
         if source.commit:
             written[folder / f"{source.name}-sha.txt"] = pins.format_pin(source.commit).encode()
+    for path in (*written, folder / LOCK_FILE, folder / baseline.BASELINE):
+        if path.exists():
+            raise NotelabError(
+                f"{display_path(path)} exists already",
+                hint="move it away, or give another folder with --lab",
+            )
     folder.mkdir(parents=True, exist_ok=True)
     try:
         write_files(written)
@@ -82,7 +89,7 @@ def adopt(
         lines, _ = pinning.lock([folder], session)
         report = check_labs({folder: None}, open_session(mirrors, folder))
     except BaseException:
-        for path in written:
+        for path in (*written, folder / LOCK_FILE):
             path.unlink(missing_ok=True)
         raise
     counts = baseline.count(folder, report.findings)
@@ -153,8 +160,10 @@ def _find_sources(
 def _pin_by_links(name: str, url: str, commits: Counter[str], clones: dict[str, Path]) -> _Source:
     """Return a source at the commit that most permalinks have; tags need a clone."""
     check_url(url)
-    ref, count = commits.most_common(1)[0]
-    commit, git = ref, open_clone(clones[name]) if name in clones else None
+    git = open_clone(clones[name]) if name in clones else None
+    whole = Counter({ref: n for ref, n in commits.items() if len(ref) == 40 and is_commit(ref)})
+    ref, count = (commits if git or not whole else whole).most_common(1)[0]
+    commit = ref
     if git:
         commit = git.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text
     if len(commit) != 40 or not is_commit(commit):
@@ -177,6 +186,8 @@ def _pin_by_names(
     """Return a source at the commit at which most citations have the names near them."""
     check_url(url)
     git = open_clone(clones[name]) if name in clones else None
+    if git is None and name in clones:
+        raise NotelabError(f"{display_path(clones[name])} is no clone of a repository")
     if git is None:
         raise NotelabError(
             f"{name}: nothing says which commit was read, and there is no clone to find it in",

@@ -1,6 +1,7 @@
 """Audits the citations of documents against the code of their own repository."""
 
 import posixpath
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,9 @@ from notelab.audit.mentions import find_mentions
 from notelab.audit.repository import Repository, open_repository
 from notelab.cited.range_fit import find_symbols
 from notelab.errors import NotelabError, display_path
-from notelab.page.candidates import Candidate, find_candidates, move, replace
+from notelab.page import reading
+from notelab.page.candidates import Candidate, find_candidates, move_with_label, replace
+from notelab.page.citation import Span
 from notelab.regular_files import read_regular
 from notelab.repin.changes import Place
 
@@ -44,6 +47,7 @@ class Document(msgspec.Struct):
     text: str
     candidates: list[Candidate]
     citations: list[AuditedCitation]
+    unread: list[str] = []  # its parts that are too large to be read, each with its row
 
 
 def audit_document(path: Path, ref: str) -> Document:
@@ -56,13 +60,16 @@ def audit_document(path: Path, ref: str) -> Document:
     name = path.resolve().relative_to(root.resolve()).as_posix()
     text = _read_text(path, repository, name, ref)
     history = read_history(repository, name, ref)
-    document = Document(path, text, [], [])
+    note = reading.read(text)
+    unread = [f"{name}:{part.span.row} {part.description}" for part in note.unread]
+    document = Document(path, text, [], [], unread)
     auditor = _Auditor(repository, name, text.split("\n"), history)
-    for candidate in find_candidates(text):
+    for candidate in find_candidates(text, note):
         audited = auditor.audit(candidate)
         if audited is not None:
             document.candidates.append(candidate)
             document.citations.append(audited)
+    _keep_writable(document)
     return document
 
 
@@ -172,19 +179,52 @@ class _Auditor:
             last = [path for path in reversed(self._cited) if path in ends]
             ends = list(dict.fromkeys([*last, *ends]))
         if not ends:
-            ends = [path for path in (written, beside_path) if self._existed(path, dates)]
+            whole = dict.fromkeys((written, beside_path))
+            ends = [path for path in whole if self._existed(path, dates)]
         return ends
 
     def _existed(self, path: str, dates: list[str]) -> bool:
         return any(self._repository.version(path, date) is not None for date in dates)
 
 
-def rewrite(document: Document) -> tuple[str, int]:
-    """Return a document's text with each certain citation rewritten, and how many these are."""
-    edits = []
-    for candidate, audited in zip(document.candidates, document.citations, strict=True):
-        if audited.certain and audited.state == "moved" and candidate.place.row:
-            new = audited.proposals[0]
-            path = candidate.citation.path if new.path == audited.path else new.path
-            edits.append((candidate.place, move(candidate, path, new.start, new.end)))
-    return replace(document.text, edits), len(edits)
+def _find_edit(candidate: Candidate, audited: AuditedCitation) -> tuple[Span, str] | None:
+    """Return what is written for a certain citation, or None if it can't be written."""
+    if not audited.certain or not candidate.place.row:
+        return None
+    new = audited.proposals[0]
+    path = candidate.citation.path if new.path == audited.path else new.path
+    place, text = move_with_label(candidate, path, new.start, new.end)
+    return (place, text) if text else None
+
+
+def _keep_writable(document: Document) -> None:
+    """Leave only those citations certain that can be written.
+
+    If one of several ranges of a path is in another file now, the path can't serve them all.
+    """
+    forms = [candidate.citation.form for candidate in document.candidates]
+    for index, audited in enumerate(document.citations):
+        if audited.certain and audited.state == "moved":
+            leaves = audited.proposals[0].path != audited.path
+            is_shared = "range" in (forms[index], *forms[index + 1 : index + 2])
+            if (leaves and is_shared) or not _find_edit(document.candidates[index], audited):
+                audited.certain = False
+
+
+def rewrite(document: Document) -> tuple[bytes, int]:
+    """Return a document's bytes with each certain citation rewritten, and how many these are.
+
+    Raises:
+        NotelabError: the document was changed since it was read.
+    """
+    pairs = zip(document.candidates, document.citations, strict=True)
+    edits = [edit for pair in pairs if pair[1].state == "moved" and (edit := _find_edit(*pair))]
+    data = read_regular(document.path, _MAX_BYTES + 1)
+    text = data.decode("utf-8-sig", "replace")
+    if text.replace("\r\n", "\n") != document.text:
+        raise NotelabError(
+            f"{display_path(document.path)} was changed while it was audited; it is left as it is",
+            hint="run the same command again",
+        )
+    bom = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+    return bom + replace(text, edits).encode(), len(edits)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -24,7 +25,7 @@ _MAX_BYTES = 20_000_000
 class _Baseline(msgspec.Struct, forbid_unknown_fields=True):
     """The findings of each page, as `CODE hash`, with how often the page has each."""
 
-    version: int
+    version: Literal[1]
     findings: dict[str, dict[str, int]]
 
 

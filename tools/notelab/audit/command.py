@@ -1,6 +1,5 @@
 """`shardbook audit` on the command line: its options and its output."""
 
-from codecs import BOM_UTF8
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -74,15 +73,14 @@ def audit(
         counts = Counter(each.state for each in citations)
         sums = ", ".join(f"{counts[state]} {state}" for state in get_args(State))
         say(f"{len(citations)} citations: {sums}")
-    wrong = sum(each.state != "right" for each in citations)
+    unread = [part for document in documents for part in document.unread]
+    say(*unread, stderr=True)
+    wrong = len(unread) + sum(each.state != "right" for each in citations)
     if writing:
         for document in documents:
-            text, count = rewrite(document)
+            data, count = rewrite(document)
             if count:
-                original = document.path.read_bytes()
-                data = text.replace("\n", "\r\n" if b"\r\n" in original else "\n").encode()
-                bom = BOM_UTF8 if original.startswith(BOM_UTF8) else b""
-                write_files({document.path: bom + data})
+                write_files({document.path.resolve(): data})  # of a link, the file that it names
                 wrong -= count
             name = display_path(document.path)
             say(f"{name}: {count} citations rewritten", stderr=output_format == "json")

@@ -9,6 +9,8 @@ from notelab.lines import split_lines
 
 _BLAME = re.compile(rb"([0-9a-f]{40}) \d+ (\d+)(?: \d+)?\Z")
 _UNCOMMITTED = "0" * 40
+# The first line of an entry of the log; no line of a diff begins with NUL.
+_ENTRY = re.compile(r"^\0([0-9a-f]{40})$", re.MULTILINE)
 
 
 class History(msgspec.Struct):
@@ -57,8 +59,9 @@ def read_history(repository: Repository, document: str, ref: str) -> History:
         *("--follow", ref or "HEAD", "--", document),
         timeout=120,
     )
-    for entry in ran.out.decode("utf-8", "replace").split("\0")[1:]:
-        commit, *lines = split_lines(entry)
+    _, *entries = _ENTRY.split(ran.out.decode("utf-8", "replace"))
+    for commit, diff in zip(entries[::2], entries[1::2], strict=True):
+        lines = split_lines(diff)
         added = "\n".join(line[1:] for line in lines if line[:1] == "+" and line[:4] != "+++ ")
         removed = "\n".join(line[1:] for line in lines if line[:1] == "-" and line[:4] != "--- ")
         history.log.append((commit, added, removed))

@@ -5,7 +5,14 @@ from typing import Literal
 
 import msgspec
 
-from notelab.audit.mentions import COMMENT, Fit, Mention, is_definition, measure_fit
+from notelab.audit.mentions import (
+    COMMENT,
+    Fit,
+    Mention,
+    is_definition,
+    measure_fit,
+    names_enclosing,
+)
 from notelab.audit.repository import Repository
 from notelab.repin.changes import CitationChange, Place
 from notelab.repin.classify import classify_change
@@ -194,6 +201,7 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
         not (mentions and carried.is_dated)
         or fit.mention is None
         or fit.share < _CLEARLY
+        or _may_be_another(carried.old, place, fit.mention)
         or new is None
     ):
         return False
@@ -212,6 +220,16 @@ def _is_whole_symbol(old: Version, place: Place, name: str) -> bool:
         and place.start in (symbol.first, symbol.top, symbol.line)
         for symbol in old.outline.symbols
     )
+
+
+def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
+    """Return whether the text may mean another symbol of the same name than the cited one."""
+    name, qualifier = mention.name, base_name(mention.chain.rpartition(".")[0])
+    if qualifier and any(base_name(symbol.name) == qualifier for symbol in old.outline.symbols):
+        outer = Mention(qualifier, qualifier, 1)
+        return not names_enclosing(old, place.start, place.end, outer)
+    rows = (row for row in old.rows_by_name.get(name, []) if not place.start <= row <= place.end)
+    return any(is_definition(old, row, name) for row in rows)
 
 
 def _judge_by_names(

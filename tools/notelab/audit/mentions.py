@@ -70,6 +70,8 @@ def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
     start = sum(len(row) + 1 for row in rows[: place.row - first]) + place.column - 1
     end = start + max(len(candidate.written), 1)
     spans, cited = _read_names(text)
+    label = start - len(candidate.label) - 2 if candidate.label else start
+    cited = [each for each in cited if not label <= each[0] < start]  # it names the same lines
     before = max((stop for _, stop in cited if stop <= start), default=0)
     after = min((begin for begin, _ in cited if begin >= end), default=len(text))
     sentence = max((m.end() for m in _END.finditer(text, 0, start)), default=0)
@@ -163,7 +165,7 @@ def measure_fit(version: Version, first: int, last: int, mentions: list[Mention]
             rows = range(first, min(last, first + 60) + 1)
             defines = any(is_definition(version, row, mention.name) for row in rows)
             value = 1.0 if defines else 0.9 / (1 + len(version.rows_by_name[mention.name]) / 60)
-        elif _names_enclosing(version, first, last, mention):
+        elif names_enclosing(version, first, last, mention):
             value = 0.45
         total += value * mention.weight
         if value * mention.weight > best.share:
@@ -171,7 +173,8 @@ def measure_fit(version: Version, first: int, last: int, mentions: list[Mention]
     return msgspec.structs.replace(best, total=total)
 
 
-def _names_enclosing(version: Version, first: int, last: int, mention: Mention) -> bool:
+def names_enclosing(version: Version, first: int, last: int, mention: Mention) -> bool:
+    """Return whether a symbol around some lines has the name of a mention."""
     symbol = version.outline.innermost(first, last)
     while symbol is not None:
         if base_name(symbol.name) == mention.name:

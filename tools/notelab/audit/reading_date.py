@@ -57,7 +57,11 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
         by_path.setdefault(reading.path, []).append(reading)
     fits: dict[tuple[str, str], int] = {}
     ranked = []
+    seen: set[str] = set()
     for commit, tag in [*_list_tags(repository), *_list_around(repository, date)]:
+        if commit in seen:
+            continue  # a tag and a commit without one, or two tags, that are the same commit
+        seen.add(commit)
         fitting = 0
         for path, group in by_path.items():
             blob = repository.find_blob(commit, path)

@@ -36,9 +36,14 @@ class Repository:
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}"
         )
         if ran.status:
-            hint = explain_shallowness(git) or "give a commit, a tag or a branch of this repository"
+            hint = "give a commit, a tag or a branch of this repository"
+            if commit == "HEAD":
+                hint = "the repository has no commit yet: commit the document and the code"
+            hint = explain_shallowness(git) or hint
             raise NotelabError(f"{commit[:80]}: no such commit", hint=hint)
         self.commit = ran.text
+        if len(self.commit) != 40:
+            raise NotelabError("a repository with SHA-256 object names can't be read")
         self.oldest = ""  # a commit before all dates, so that the trees are compared only once
         self._versions: dict[str, Version] = {}
         self._line_maps: dict[tuple[str, str], LineMap] = {}
@@ -82,8 +87,8 @@ class Repository:
     @cache  # noqa: B019
     def find_blob(self, commit: str, path: str) -> str:
         """Return the id of a file's blob, or '' if there is none that is read."""
-        if "\n" in path:
-            return ""
+        if "\n" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
+            return ""  # git would end at a path that leads out of the repository
         try:
             blob, kind, size = self._batch.get_object_header(f"{commit}:{path}")
         except ValueError:

@@ -105,6 +105,7 @@ class _PageFixer:
     ) -> None:
         self._book, self._view, self._text, self._moved = book, view, text, moved
         self._lines = text.split("\n")
+        self._group_moves: list[tuple[Move, list[str]]] = []  # written if the group's edits are
         self._max_lines = view.page.table.max_lines or book.lab.file.lab.max_lines
 
     def run(self) -> str:
@@ -115,7 +116,11 @@ class _PageFixer:
             group, candidates = [candidates[0], *ranges], candidates[1:]
             candidates = candidates[len(group) - 1 :]
             if all(each.place.row and not each.citation.problem for each in group):
-                edits += self._fix_group(group)
+                self._group_moves = []
+                group_edits = self._fix_group(group)
+                edits += group_edits
+                for each, pages in self._group_moves if group_edits else ():
+                    self._moved.setdefault(each, Counter()).update(pages)
         return replace(self._text, edits)
 
     def _fix_group(self, group: list[Candidate]) -> Edits:
@@ -127,6 +132,9 @@ class _PageFixer:
         is_canonical = [each.written for each in group] == keys and len(keys) == 1
         if self._book.lab.file.lab.style and not is_canonical:
             return self._to_canonical(group, keys) if len(keys) == len(group) else []
+        paths = {target.path for _, (_, target) in pairs}
+        if len(paths) > 1:
+            return []  # lines of several files can't follow one path
         edits = []
         for candidate, (_, target) in pairs:
             written, citation = candidate.written, candidate.citation
@@ -159,7 +167,7 @@ class _PageFixer:
             target = change(target, path=path, first=row, last=row + last - first)
             page = self._view.page.key if self._view.page.original is None else ""
             move_key = file.source, key, target.key_in(file.source)
-            self._moved.setdefault(move_key, Counter()).update([page] if page else [])
+            self._group_moves.append((move_key, [page] if page else []))
             return file.source, target
         is_inside = target.first > 0 and target.last <= len(file.lines)
         return (file.source, target) if is_inside else ("", citation)
@@ -168,6 +176,7 @@ class _PageFixer:
         """Let the label of a link name what its target names."""
         citation, label = candidate.citation, candidate.label
         target_source, _ = self._find_target(candidate)
+        self._group_moves = []  # the target's lines are written by the next run
         line = self._lines[candidate.place.row - 1]
         end = line.rfind("](", 0, candidate.place.column)
         at = label.find(citation.label)

@@ -10,7 +10,7 @@ from pathlib import Path
 from notelab.book.parsed_page import parse_text
 from notelab.book.workbook import CheckSession, open_views
 from notelab.check import check_book
-from notelab.errors import NotelabError, display_path
+from notelab.errors import NotelabError
 from notelab.lab import pages, pins
 from notelab.lab.lab import Lab, repository_root
 from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
@@ -30,7 +30,7 @@ def check_input(name: str, session: CheckSession, codes: frozenset[str]) -> Repo
     """
     path, root = (Path.cwd() / name).resolve(), repository_root(Path.cwd())
     if not path.is_relative_to(root):
-        raise NotelabError(f"{name}: the document must be in {display_path(root)}")
+        raise NotelabError(f"{name}: the document must be in this repository")
     has_repository = (root / ".git").exists()
     sources = {"own": SourceTable(pin=pins.HEAD, path=".")} if has_repository else {}
     table = LabTable(title="standard input", quotes=True)

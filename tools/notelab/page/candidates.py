@@ -19,11 +19,12 @@ from collections.abc import Iterable
 import msgspec
 
 from notelab.page.citation import Citation, Span
-from notelab.page.citation_syntax import RANGE_IN_TEXT, parse_range
+from notelab.page.citation_syntax import LINE_WORD, RANGE_IN_TEXT, parse_range
 from notelab.page.note import Note, ProseBlock
 from notelab.page.permalink import is_commit
 
 _REFERENCE = re.compile(r" {0,3}\[[^]^][^]]*\]:\s")
+_LINES_FOLLOW = re.compile(rf"(?:[:#]|\b{LINE_WORD}\s)\Z")
 _LINK_OPENS = re.compile(r"(?<!\\)\[(?P<label>(?:[^][]|\[[^][]*\])*)\]\(<?\Z")
 
 
@@ -39,6 +40,7 @@ class Candidate(msgspec.Struct, frozen=True):
     written: str = ""
     place: Span = Span(0, 0, 0, 0)
     label: str = ""
+    is_bracketed: bool = False  # `[label](<target>)`
 
 
 def find_candidates(text: str, note: Note | None = None) -> list[Candidate]:
@@ -84,7 +86,8 @@ def _locate(
         if start >= 0:
             link = _LINK_OPENS.search(line, 0, start)
             place = on_row(row, start, start + len(citation.text))
-            return Candidate(citation, block, citation.text, place, link["label"] if link else "")
+            label, is_bracketed = (link["label"], link[0][-1] == "<") if link else ("", False)
+            return Candidate(citation, block, citation.text, place, label, is_bracketed)
     return Candidate(citation, block)
 
 
@@ -116,6 +119,32 @@ def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "
     match = matches[-1 if text.rstrip("`)")[-1:].isdigit() else 0]  # else the path is behind it
     lines_text = format_range(text, match[0], first, last)
     return text[: match.start()] + lines_text + text[match.end() :]
+
+
+def move_with_label(candidate: Candidate, path: str, first: int, last: int) -> tuple[Span, str]:
+    """Return the span of a candidate and `move`'s text for it, with the label of its link.
+
+    The text is '' if nothing can be written, because the label names the file or the lines in a
+    way that can't be rewritten.
+    """
+    citation, place, label = candidate.citation, candidate.place, candidate.label
+    text = move(candidate, path, first, last)
+    names_file = path != citation.path and citation.path.rpartition("/")[2] in label
+    if text == candidate.written or names_file:
+        return place, ""
+    new_label, at = "", 0
+    for match in RANGE_IN_TEXT.finditer(label):
+        if parse_range(match[0])[:2] == (citation.first, citation.last):
+            if not _LINES_FOLLOW.search(label, 0, match.start()) and match[0][0] not in "Ll":
+                return place, ""  # a number that may count something else
+            new_label += label[at : match.start()] + format_range(label, match[0], first, last)
+            at = match.end()
+    if at == 0:
+        return place, text
+    opening = f"{label}]({'<' if candidate.is_bracketed else ''}"
+    start = place.column - 1 - len(opening)
+    whole = on_row(place.row, start, place.end_column - 1)
+    return whole, new_label + label[at:] + opening[len(label) :] + text
 
 
 def replace_path(text: str, citation: Citation, path: str) -> str:
