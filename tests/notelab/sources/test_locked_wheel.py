@@ -286,7 +286,8 @@ def test_a_check_says_who_vouched_until_the_lock_knows_itself(
     before, after = "", ""
     for _ in range(2):
         bench = _bench(published, cache="mine", mirror=False)
-        before, after = after, text.write(check_lab(sibling_lab, bench), colour=False, detail="tables")
+        report = check_lab(sibling_lab, bench)
+        before, after = after, text.write(report, colour=False, detail="tables")
         _lock(published, bench, sibling_lab)
     assert "    1 file vouched for by " in before
     assert "vouched for by" not in after
