@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.audit.alternatives import list_alternatives
 from notelab.audit.dating import History, read_history
 from notelab.audit.judge import State, Verdict, judge
 from notelab.audit.mentions import find_mentions
@@ -16,6 +17,7 @@ from notelab.regular_files import read_regular
 from notelab.repin.changes import Place
 
 _MAX_BYTES = 4 * 1024 * 1024
+_MAX_PROPOSALS = 3
 
 
 class AuditedCitation(msgspec.Struct):
@@ -132,6 +134,11 @@ class _Auditor:
         read_at = dates or [self._repository.commit]
         verdict = judge(self._repository, place, path, read_at, mentions)
         verdict.dated = verdict.dated if dates else None
+        if verdict.proposals and not verdict.certain:
+            places = verdict.proposals
+            if new := self._repository.version(places[0].path):
+                places += list_alternatives(new, places[0], mentions)
+            verdict.proposals = list(dict.fromkeys(places))[:_MAX_PROPOSALS]
         if len(paths) > 1:
             verdict.certain = False
             verdict.reason += f"; {len(paths)} files end in this path"
