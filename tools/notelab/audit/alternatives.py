@@ -17,21 +17,22 @@ def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> It
         first: the first proposal.
         mentions: the names around the citation.
     """
-    yield from _adjust_range(new, first)
+    heads = (symbol for symbol in new.outline.symbols if symbol.line == first.start)
+    whole = [Place(new.path, symbol.line, symbol.last) for symbol in heads]
     size = first.end - first.start + 1
+    yield from whole if size > 1 else ()
+    yield from _adjust_range(new, first)
     near = [each for each in mentions if each.weight >= _IN_SENTENCE] or mentions[:1]
     for mention in near[:4]:
         if definition := find_definition(new, mention.name):
-            whole = place_at(new, definition.start, size)
-            yield definition if whole.end - whole.start + 1 == size else whole
+            place = place_at(new, definition.start, size)
+            yield definition if place.end - place.start + 1 == size else place
     rows = new.rows_by_name.get(near[0].name, []) if near else []
-    uses = [
-        row for row in rows if _is_code(new.lines[row - 1]) and not first.start <= row <= first.end
-    ]
+    outside = [row for row in rows if not first.start <= row <= first.end]
+    uses = [row for row in outside if not COMMENT.match(new.lines[row - 1])]
     for row in sorted(uses, key=lambda row: abs(row - first.start))[:1]:
         yield Place(new.path, row, row)
-    heads = (symbol for symbol in new.outline.symbols if symbol.line == first.start)
-    yield from (Place(new.path, symbol.line, symbol.last) for symbol in heads)
+    yield from whole
 
 
 def _adjust_range(new: Version, place: Place) -> Iterator[Place]:
@@ -42,12 +43,9 @@ def _adjust_range(new: Version, place: Place) -> Iterator[Place]:
         while start > 1 and not new.lines[start - 1][: indent + 1].strip():
             start -= 1
         yield Place(new.path, start, place.end)
-    if code := [row for row in range(place.start, place.end + 1) if _is_code(new.lines[row - 1])]:
+    rows = range(place.start, place.end + 1)
+    if code := [row for row in rows if not COMMENT.match(new.lines[row - 1])]:
         yield Place(new.path, code[0], code[-1])
-
-
-def _is_code(line: str) -> bool:
-    return bool(line.strip()) and not COMMENT.match(line)
 
 
 def find_definition(new: Version, name: str) -> Place | None:

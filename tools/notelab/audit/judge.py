@@ -65,7 +65,7 @@ def judge(
     named = _judge_by_names(new, place, mentions, dates, expected)
     named.dated = carried.commit
     if named.state in ("right", "moved"):
-        named.proposals = [*named.proposals[:1], *expected, *named.proposals]
+        named.proposals = [*named.proposals[:1], *expected]
         return named
     verdict = _judge_carried(carried, place, mentions, new)
     verdict.certain = False
@@ -146,7 +146,7 @@ def _judge_carried(
         defined = [p for p, fit in named if fit.defines and fit.mention is mentions[0]]
         if carried.fit.defines and defined and (not proposals or defined[0] not in proposals):
             proposals = [*defined[:1], *proposals]
-        proposals += [each for each, _ in named]
+        proposals = proposals or [each for each, _ in named]
     if not change.proposals and not proposals:
         return Verdict("gone", [], False, change.searched or "the file is gone", dated)
     reason = f"the lines have changed since {dated[:12]}"

@@ -40,7 +40,7 @@ _DEFINES = (
 
 
 _ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
-COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
+COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;|\Z)")  # or a blank line
 
 
 class Mention(msgspec.Struct, frozen=True):
