@@ -17,7 +17,6 @@ from notelab.regular_files import read_regular
 from notelab.repin.changes import Place
 
 _MAX_BYTES = 4 * 1024 * 1024
-_MAX_PROPOSALS = 3
 
 
 class AuditedCitation(msgspec.Struct):
@@ -138,7 +137,7 @@ class _Auditor:
             places = verdict.proposals
             if new := self._repository.version(places[0].path):
                 places += list_alternatives(new, places[0], mentions)
-            verdict.proposals = list(dict.fromkeys(places))[:_MAX_PROPOSALS]
+            verdict.proposals = list(dict.fromkeys(places))[:3]
         if len(paths) > 1:
             verdict.certain = False
             verdict.reason += f"; {len(paths)} files end in this path"

@@ -95,9 +95,8 @@ def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
         ranked.append(
             (weight - min(distance, 1000) / 10_000, weight, code, is_inside and weight == _SIDE)
         )
-    heading = next(
-        (row for row in lines[max(first - 61, 0) : first - 1][::-1] if row[:1] == "#"), ""
-    )
+    above = reversed(lines[max(first - 61, 0) : first - 1])
+    heading = next((line for line in above if line.startswith("#")), "")
     ranked += [(_HEADING, _HEADING, code, False) for _, _, code in _read_names(heading)[0]]
     mentions: dict[str, Mention] = {}
     for index, (_, weight, code, is_rival) in enumerate(sorted(ranked, key=lambda item: -item[0])):
