@@ -203,6 +203,46 @@ def test_a_number_that_may_be_about_another_column_is_not_certain(book: Path) ->
         assert (row["state"], row["certain"]) == ("moved", certain)
 
 
+def test_a_name_behind_the_citation_in_its_brackets_leaves_a_doubt(book: Path) -> None:
+    for text, certain in (
+        ("in code, as `build_frame`", False),
+        ("in code) of `build_frame`", True),
+    ):
+        (book / "src/ring.py").write_text(CODE)
+        (book / "src/notes.md").write_text(f"# A\n\n`Ring.send` (`ring.py:9` {text}.\n")
+        commit_all(book, "brackets")
+        edit(book, MOVED)
+        (row,) = audit(book)
+        assert (row["state"], row["certain"]) == ("moved", certain)
+
+
+def test_a_comment_above_what_the_heading_names_yields_to_its_definition(book: Path) -> None:
+    code = CODE.replace("def build_frame", "# What it does.\ndef build_frame")
+    (book / "src/notes.md").write_text("# A\n\n## build_frame()\n\nSource: `ring.py:16`\n")
+    edit(book, code)
+    (row,) = audit(book)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 17}  # type: ignore[index]
+
+
+def test_lines_that_only_mention_a_name_in_a_comment_come_after_code(book: Path) -> None:
+    code = CODE.replace(
+        "        self.pending", "        # Not encode_header.\n        self.pending"
+    )
+    (book / "src/ring.py").write_text(code)
+    (book / "src/notes.md").write_text("# A\n\nThe call of `encode_header`: `ring.py:13`.\n")
+    commit_all(book, "a slip")
+    (row,) = audit(book)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
+
+
+def test_a_changed_function_is_proposed_as_a_whole(book: Path) -> None:
+    (book / "src/notes.md").write_text("# A\n\n`to` of `build_frame` (`ring.py:16-19`).\n")
+    commit_all(book, "notes")
+    edit(book, CODE.replace("    header = ", "    to = str(to)\n    log(to)\n    header = "))
+    (row,) = audit(book)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 16, "end": 21}  # type: ignore[index]
+
+
 def test_a_comment_above_a_definition_yields_to_it(book: Path) -> None:
     code = CODE.replace("def build_frame", "# What build_frame does.\ndef build_frame")
     (book / "src/notes.md").write_text("# A\n\n`build_frame` is in `ring.py:16`.\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.audit.alternatives import list_alternatives
 from notelab.audit.dating import History, read_history
 from notelab.audit.judge import State, Verdict, judge
 from notelab.audit.mentions import find_mentions
@@ -139,6 +140,11 @@ class _Auditor:
         read_at = dates or [self._repository.commit]
         verdict = judge(self._repository, place, path, read_at, mentions)
         verdict.dated = verdict.dated if dates else None
+        if verdict.proposals and not verdict.certain:
+            places = verdict.proposals
+            if new := self._repository.version(places[0].path):
+                places += list_alternatives(new, places[0], mentions)
+            verdict.proposals = list(dict.fromkeys(places))[:3]
         if len(paths) > 1:
             verdict.certain = False
             verdict.reason += f"; {len(paths)} files end in this path"

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from notelab.audit.alternatives import find_definition, place_at
 from notelab.audit.mentions import (
     COMMENT,
     Fit,
@@ -21,7 +22,6 @@ from notelab.repin.version import CitedLines, Version, base_name
 State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
-_MAX_PROPOSALS = 3
 _NEAR = 0.8  # the weight from which a name is next to the citation
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
@@ -72,6 +72,7 @@ def judge(
     named = _judge_by_names(new, place, mentions, dates, expected)
     named.dated = carried.commit
     if named.state in ("right", "moved"):
+        named.proposals = [*named.proposals[:1], *expected]
         return named
     verdict = _judge_carried(carried, place, mentions, new)
     verdict.certain = False
@@ -85,9 +86,8 @@ def _carry_from_dates(
     new = repository.version(place.path)
     best: tuple[float, str, Version, Fit] | None = None
     seen: set[str] = set()
-    for commit in _commits_to_try(
-        repository, Place(old_path, place.start, place.end), dates, mentions
-    ):
+    old_place = Place(old_path, place.start, place.end)
+    for commit in _commits_to_try(repository, old_place, dates, mentions):
         is_dated = commit.rstrip("^") in dates
         if best and best[0] >= (_CLEARLY if mentions and is_dated else _FITS if mentions else 0):
             break
@@ -137,26 +137,23 @@ def _judge_carried(
     if change.new is not None and definition is not None:
         is_same = definition == place
         reason = f"the lines beside it define `{mentions[0].name}`, which the text names"
-        proposals = list(dict.fromkeys([definition, change.new]))
-        return Verdict("right" if is_same else "moved", proposals, False, reason, dated)
+        places = [definition, change.new]
+        return Verdict("right" if is_same else "moved", places, False, reason, dated)
     if change.new is not None:
         is_same = change.new == place
         certain = not is_same and _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
-        places = [change.new]
-        if not certain and mentions and new is not None:
-            nearest = _find_definition(new, mentions[0].name)
-            places += [nearest] if nearest and nearest != change.new else []
-        return Verdict("right" if is_same else "moved", places, certain, reason, dated)
+        return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
     proposals = [definition] if definition else []
-    proposals += change.proposals
+    for each in change.proposals:  # others may be the same place, a line longer or shorter
+        near = [p for p in proposals if p.path == each.path and p.start <= each.end]
+        proposals += [] if any(each.start <= p.end for p in near) else [each]
     if new is not None:
         named = _rank_by_names(new, place, mentions, expected=proposals[:1])
         defined = [p for p, fit in named if fit.defines and fit.mention is mentions[0]]
         if carried.fit.defines and defined and (not proposals or defined[0] not in proposals):
             proposals = [*defined[:1], *proposals]
-        proposals = list(dict.fromkeys([*proposals, *(p for p, _ in named)]))
-    proposals = proposals[:_MAX_PROPOSALS]
+        proposals = proposals or [each for each, _ in named]
     if not change.proposals and not proposals:
         return Verdict("gone", [], False, change.searched or "the file is gone", dated)
     reason = f"the lines have changed since {dated[:12]}"
@@ -182,13 +179,7 @@ def _find_missed_definition(
     rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
     if not any(is_definition(old, row, name) for row in rows):
         return None
-    return _find_definition(new, name)
-
-
-def _find_definition(new: Version, name: str) -> Place | None:
-    """Return the line that defines a name, if exactly one does."""
-    rows = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
-    return Place(new.path, rows[0], rows[0]) if len(rows) == 1 else None
+    return find_definition(new, name)
 
 
 def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Version | None) -> bool:
@@ -210,7 +201,7 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
         return False
     if not fit.defines or fit.mention is not mentions[0]:
         return False
-    return place.start == place.end or _is_whole_symbol(carried.old, place, fit.mention.name)
+    return place.start == place.end or _is_whole_symbol(carried.old, place, mentions[0].name)
 
 
 def _is_whole_symbol(old: Version, place: Place, name: str) -> bool:
@@ -253,7 +244,7 @@ def _judge_by_names(
     named = _rank_by_names(new, place, mentions, expected)
     if not named:
         return Verdict("unknown", [], False, "the file has none of the names around it", dated)
-    places = [each for each, _ in named[:_MAX_PROPOSALS]]
+    places = [each for each, _ in named]
     fit = named[0][1]
     reason = f"the cited lines never had `{fit.mention.name}`" if fit.mention else ""
     return Verdict("moved", places, False, reason, dated)
@@ -269,7 +260,7 @@ def _rank_by_names(
     for mention in mentions[:4]:
         rows = new.rows_by_name.get(mention.name, [])
         for row in rows if len(rows) <= 200 else ():
-            candidate = _place_at(new, row, size, mention.name)
+            candidate = place_at(new, row, size)
             fit = measure_fit(new, candidate.start, candidate.end, mentions)
             closeness = 1 / (1 + abs(candidate.start - center) / 20)
             has_nearest = fit.mention is mentions[0] or mention is mentions[0]
@@ -278,21 +269,9 @@ def _rank_by_names(
                 + 0.15 * fit.total
                 + (0.6 if expected else 0.3) * closeness
                 + 0.3 * has_nearest
+                - 0.3 * bool(COMMENT.match(new.lines[row - 1]))
             )
             if fit.share >= _FITS and score > scored.get(candidate, (0.0, fit))[0]:
                 scored[candidate] = score, fit
     ranked = sorted(scored.items(), key=lambda item: (-item[1][0], item[0]))
-    return [(each, fit) for each, (_, fit) in ranked[: 2 * _MAX_PROPOSALS]]
-
-
-def _place_at(new: Version, row: int, size: int, name: str) -> Place:
-    """Return the range of about `size` lines that a name on a line means."""
-    if size == 1:
-        return Place(new.path, row, row)
-    for symbol in new.outline.symbols:
-        if symbol.line == row and base_name(symbol.name) == name:
-            whole = symbol.last - symbol.line + 1
-            if size * 0.5 <= whole <= size * 2.5 + 4:
-                return Place(new.path, symbol.line, symbol.last)
-    last = min(row + size - 1, len(new.lines))
-    return Place(new.path, row, last)
+    return [(each, fit) for each, (_, fit) in ranked[:6]]

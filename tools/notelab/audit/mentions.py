@@ -17,7 +17,7 @@ _CODE = re.compile(r"`+([^`]+)`+")
 _IDENTIFIER = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\(\)))")
 _CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
 _END = re.compile(r"[.;!?][*_)\"]*(?:\s|\Z)|\n\s*(?:[-*+]|\d+[.)])\s|\|")
-_NEAR, _SIDE, _SENTENCE, _BLOCK = 1.0, 0.8, 0.4, 0.2
+_NEAR, _SIDE, _SENTENCE, _BLOCK, _HEADING = 1.0, 0.8, 0.4, 0.2, 0.1
 _KEYWORDS = frozenset(
     """
     Err False None Ok Option Result Self Some String True Vec abstract as async auto await
@@ -40,13 +40,14 @@ _DEFINES = (
 
 
 _ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
-COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;)")
+COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;|\Z)")  # or a blank line
 
 
 class Mention(msgspec.Struct, frozen=True):
     """A name in the text: its last part, the dotted whole, and how near the citation it is.
 
-    `rival` is a name in a later column of a table's row, which the number may be about, too.
+    `rival` is a name behind the citation, in a later column of a table's row or in the same round
+    brackets, which the number may be about, too.
     """
 
     name: str
@@ -58,7 +59,8 @@ class Mention(msgspec.Struct, frozen=True):
 def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
     """Return the names around a citation, the nearest first.
 
-    The names between the last citation and this one are nearest, then those up to the next one.
+    The names between the last citation and this one are nearest, then those up to the next one. The
+    names of the heading above come last.
     """
     span, block = candidate.citation.span, candidate.block.span
     first, last = block.row, max(block.end_row, block.row)
@@ -79,7 +81,8 @@ def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
     sentence_end = match.start() if match else len(text)
     row_start = text.rfind("\n", 0, start) + 1
     is_table = text[row_start:].lstrip().startswith("|")
-    ranked: list[tuple[float, float, str]] = []
+    in_brackets = text.rfind("(", 0, start) > text.rfind(")", 0, start)
+    ranked: list[tuple[float, float, str, bool]] = []
     for begin, stop, code in spans:
         if begin >= start and stop <= end:
             continue
@@ -90,10 +93,16 @@ def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
             weight = _SIDE
         else:
             weight = _SENTENCE if sentence <= begin < sentence_end or is_table else _BLOCK
-        ranked.append((weight - min(distance, 1000) / 10_000, weight, code))
+        is_inside = is_table or (in_brackets and ")" not in text[end:begin])
+        ranked.append(
+            (weight - min(distance, 1000) / 10_000, weight, code, is_inside and weight == _SIDE)
+        )
+    above = reversed(lines[max(first - 61, 0) : first - 1])
+    heading = next((line for line in above if line.startswith("#")), "")
+    ranked += [(_HEADING, _HEADING, code, False) for _, _, code in _read_names(heading)[0]]
     mentions: dict[str, Mention] = {}
-    for index, (_, weight, code) in enumerate(sorted(ranked, key=lambda item: -item[0])):
-        decayed, is_rival = weight * max(1 - 0.15 * index, 0.4), is_table and weight == _SIDE
+    for index, (_, weight, code, is_rival) in enumerate(sorted(ranked, key=lambda item: -item[0])):
+        decayed = weight * max(1 - 0.15 * index, 0.4)
         for mention in _split_code(code, decayed, is_rival=is_rival):
             mentions.setdefault(mention.name, mention)
     return [*mentions.values()][:12]

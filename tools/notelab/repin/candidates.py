@@ -1,5 +1,6 @@
 """Ranks the line ranges of the new file that an edited citation may have become."""
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
@@ -79,6 +80,7 @@ class _Scorer:
         self._words = Counter(word for line in cited_lines for word in TOKEN.findall(line))
         self._weight = sum(cited.old.word_weights[word] for word in self._words.elements())
         self._context = _context_lines(cited.old, cited.first, cited.last)
+        self._anchor_rows = [new.rows_by_name.get(name, []) for name in cited.anchors]
         self._rows: dict[int, tuple[float, list[str]]] = {}
         self._last_run, self._run_weight, self._shared_weight = (0, 0), 0.0, 0.0
         self._unmatched: dict[str, int] = {}
@@ -87,7 +89,6 @@ class _Scorer:
 
     def score(self, first: int, last: int) -> Candidate | None:
         """Score a range of lines; return None if it has almost nothing in common with them."""
-        cited = self._cited
         weight, common = self._weigh_run(first, last)
         text = 2 * common / (self._weight + weight) if self._weight + weight else 0.0
         is_expected = self._expected == (first, last)
@@ -95,8 +96,8 @@ class _Scorer:
             return None
         above, below = _context_lines(self._new, first, last)
         context_share = ((above == self._context[0]) + (below == self._context[1])) / 2
-        names = self._new.outline.names_between(first, last)
-        anchor_share = sum(name in names for name in cited.anchors) / len(cited.anchors or [1])
+        present = (bisect_left(r, first) < bisect_right(r, last) for r in self._anchor_rows)
+        anchor_share = sum(present) / (len(self._anchor_rows) or 1)
         score = (
             _TEXT_WEIGHT * text + _CONTEXT_WEIGHT * context_share + _ANCHOR_WEIGHT * anchor_share
         )
@@ -158,8 +159,9 @@ class _Scorer:
 
 def _context_lines(version: Version, first: int, last: int) -> tuple[str, str]:
     """Return the nearest non-blank lines before and after a range."""
-    above = (line.strip() for line in reversed(version.lines[: first - 1]) if line.strip())
-    below = (line.strip() for line in version.lines[last:] if line.strip())
+    lines = version.lines
+    above = (line for row in range(first - 2, -1, -1) if (line := lines[row].strip()))
+    below = (line for row in range(last, len(lines)) if (line := lines[row].strip()))
     return next(above, ""), next(below, "")
 
 

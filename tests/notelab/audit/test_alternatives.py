@@ -1,0 +1,73 @@
+"""Second and third proposals of `audit`: each rule finds its place in a small file."""
+
+from notelab.audit.alternatives import find_definition, list_alternatives
+from notelab.audit.mentions import Mention
+from notelab.cited.outline import of_file
+from notelab.lines import split_lines
+from notelab.repin.changes import Place
+from notelab.repin.version import Version
+
+CODE = """\
+LIMIT = 4
+
+
+class Ring:
+    def send(self, to):
+        # A frame is built first.
+        # build_frame is slow.
+        frame = build_frame(
+            to,
+        )
+        if frame is None:
+            self.errors += 1
+        else:
+            self.errors += 1
+        return frame
+
+
+def build_frame(to):
+    return to + LIMIT
+"""
+
+
+def version(code: str = CODE, path: str = "ring.py") -> Version:
+    data = code.encode()
+    return Version(path, "", split_lines(data), of_file(path, data))
+
+
+def alternatives(start: int, end: int, *names: str, weight: float = 1.0) -> list[tuple[int, int]]:
+    mentions = [Mention(name, name, weight) for name in names]
+    places = list_alternatives(version(), Place("ring.py", start, end), mentions)
+    return [(place.start, place.end) for place in dict.fromkeys(places)]
+
+
+def test_after_a_definition_comes_the_nearest_use_in_code() -> None:
+    found = alternatives(18, 18, "build_frame")
+    assert found.index((8, 8)) == 1 and found[0] == (18, 18)
+    assert (7, 7) not in found  # a comment
+
+
+def test_the_definition_of_each_name_of_the_sentence_is_proposed() -> None:
+    assert alternatives(11, 11, "errors", "build_frame", "LIMIT")[1:3] == [(18, 18), (1, 1)]
+
+
+def test_names_of_other_sentences_are_left_out() -> None:
+    assert (1, 1) not in alternatives(18, 18, "build_frame", "LIMIT", weight=0.2)
+
+
+def test_a_range_that_closes_a_bracket_begins_where_it_opens() -> None:
+    assert alternatives(9, 10)[0] == (8, 10)
+
+
+def test_a_range_is_proposed_without_the_comments_at_its_ends() -> None:
+    assert (8, 10) in alternatives(6, 10)
+
+
+def test_a_line_of_a_definition_may_mean_the_whole() -> None:
+    assert (18, 19) in alternatives(18, 18)
+    assert (5, 15) in alternatives(5, 6)
+
+
+def test_an_impl_is_no_second_definition() -> None:
+    rust = version("pub struct Ring {\n    size: usize,\n}\n\nimpl Ring {\n}\n", "ring.rs")
+    assert find_definition(rust, "Ring") == Place("ring.rs", 1, 1)

@@ -1,0 +1,70 @@
+"""The other places that a citation may mean, beside the first proposal of its verdict."""
+
+from collections.abc import Iterator
+
+from notelab.audit.mentions import COMMENT, Mention, is_definition
+from notelab.repin.changes import Place
+from notelab.repin.version import Version
+
+_IN_SENTENCE = 0.25  # the weight from which a name is in the sentence of the citation
+
+
+def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> Iterator[Place]:
+    """Yield other places that a citation may mean, the likeliest first.
+
+    Args:
+        new: the file at the commit of the code.
+        first: the first proposal.
+        mentions: the names around the citation.
+    """
+    heads = (symbol for symbol in new.outline.symbols if symbol.line == first.start)
+    whole = [Place(new.path, symbol.line, symbol.last) for symbol in heads]
+    size = first.end - first.start + 1
+    yield from whole if size > 1 else ()
+    yield from _adjust_range(new, first)
+    near = [each for each in mentions if each.weight >= _IN_SENTENCE] or mentions[:1]
+    for mention in near[:4]:
+        if definition := find_definition(new, mention.name):
+            place = place_at(new, definition.start, size)
+            yield definition if place.end - place.start + 1 == size else place
+    rows = new.rows_by_name.get(near[0].name, []) if near else []
+    outside = [row for row in rows if not first.start <= row <= first.end]
+    uses = [row for row in outside if not COMMENT.match(new.lines[row - 1])]
+    for row in sorted(uses, key=lambda row: abs(row - first.start))[:1]:
+        yield Place(new.path, row, row)
+    yield from whole
+
+
+def _adjust_range(new: Version, place: Place) -> Iterator[Place]:
+    """Yield a range from the line that opens its last bracket, and one without outer comments."""
+    start, closing = place.start, new.lines[place.end - 1]
+    if closing.lstrip()[:1] in ("}", ")", "]"):
+        indent = len(closing) - len(closing.lstrip())
+        while start > 1 and not new.lines[start - 1][: indent + 1].strip():
+            start -= 1
+        yield Place(new.path, start, place.end)
+    rows = range(place.start, place.end + 1)
+    if code := [row for row in rows if not COMMENT.match(new.lines[row - 1])]:
+        yield Place(new.path, code[0], code[-1])
+
+
+def find_definition(new: Version, name: str) -> Place | None:
+    """Return the line that defines a name, if exactly one does.
+
+    Of several lines, the heads of symbols count; an `impl` only extends what another line defines.
+    """
+    rows = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
+    if len(rows) > 1:
+        heads = [symbol.line for symbol in new.symbols_by_base_name(name)]
+        rows = [row for row in rows if row in heads and "impl" not in new.lines[row - 1].split()]
+    return Place(new.path, rows[0], rows[0]) if len(rows) == 1 else None
+
+
+def place_at(new: Version, row: int, size: int) -> Place:
+    """Return the range of about `size` lines that starts at a row: a whole symbol if it can be."""
+    if size > 1:
+        for symbol in new.outline.symbols:
+            whole = symbol.last - symbol.line + 1
+            if symbol.line == row and size * 0.5 <= whole <= size * 2.5 + 4:
+                return Place(new.path, symbol.line, symbol.last)
+    return Place(new.path, row, min(row + size - 1, len(new.lines)))
