@@ -30,7 +30,7 @@ from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.training.hf import from_hf, read_config, to_hf
+from shardlab.training.checkpoint.hf import from_hf, read_config, to_hf
 from shardlab.training.step import StepGradients
 from tests.shardlab.difference import TOLERANCE, difference
 

@@ -24,8 +24,8 @@ from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole_parameters
-from shardlab.training import hf
-from shardlab.training.hf import HFError, from_hf, read_config, to_hf
+from shardlab.training.checkpoint import hf
+from shardlab.training.checkpoint.hf import HFError, from_hf, read_config, to_hf
 from tests.limits import LIMIT
 
 VOCAB, HIDDEN, HEADS, GROUPS, FFN, LAYERS = 21, 16, 8, 4, 24, 4
@@ -380,7 +380,7 @@ def test_masters_are_loaded_and_then_rounded(tmp_path: Path) -> None:
 
 
 def test_without_safetensors_the_import_says_what_to_install() -> None:
-    script = "import sys; sys.modules['safetensors'] = None; import shardlab.training.hf"
+    script = "import sys; sys.modules['safetensors'] = None; import shardlab.training.checkpoint.hf"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=False
     )

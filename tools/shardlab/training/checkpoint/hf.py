@@ -45,7 +45,7 @@ try:
     from safetensors.torch import save_file
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        "shardlab.training.hf reads and writes weights by the package safetensors, which isn't "
+        "shardlab.training.checkpoint.hf reads weights by the package safetensors, which isn't "
         'installed: pip install "shardbook[kernels]"'
     ) from missing
 from shardlab.training.checkpoint.parameter_runs import model_of, names_of_copies
