@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from unittest.mock import patch
 
@@ -63,7 +64,7 @@ def test_live_is_the_most_of_any_stage_in_the_order_it_ran() -> None:
 
 def measure_pipelines(world: World) -> list[Metric]:
     with patch.dict(pipeline.PLANS, quick=Rounds(seconds=0, least=2, most=2, warmup=0)):
-        items = list(pipeline.beside_others(world, Settings()))
+        items = list(pipeline.beside_others(world, Settings(), math.inf))
     return [metric for metric in items if isinstance(metric, Metric)]
 
 
