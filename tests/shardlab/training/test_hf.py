@@ -385,4 +385,4 @@ def test_without_safetensors_the_import_says_what_to_install() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert done.returncode == 1
-    assert 'which isn\'t installed: pip install "shardbook[kernels]"' in done.stderr
+    assert 'isn\'t installed: pip install "shardbook[kernels]"' in done.stderr

@@ -29,6 +29,8 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
@@ -38,18 +40,9 @@ from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import DENSE, Grid
 from shardlab.layers.sharding import sharding_of, whole
-from shardlab.training.masters import master_of, round_masters
-
-try:
-    from safetensors import SafetensorError, safe_open
-    from safetensors.torch import save_file
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "shardlab.training.checkpoint.hf reads weights by the package safetensors, which isn't "
-        'installed: pip install "shardbook[kernels]"'
-    ) from missing
 from shardlab.training.checkpoint.parameter_runs import model_of, names_of_copies
 from shardlab.training.checkpoint.shards import sync_to_disk
+from shardlab.training.masters import master_of, round_masters
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 NAMES = {

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from shardlab.training.checkpoint.index import CheckpointError, Index, Piece, StoredTensor, overlap
 from shardlab.training.checkpoint.parameter_runs import TensorSlice
+
+try:
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save_file
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "shardlab.training.checkpoint writes and reads weights by the package safetensors, which "
+        'isn\'t installed: pip install "shardbook[kernels]"'
+    ) from missing
 
 INDEX = "index.json"
 
