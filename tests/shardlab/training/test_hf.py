@@ -284,7 +284,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "truncated": (cut, "missing or damaged"),
     "no files": (lambda folder: (folder / hf.WEIGHTS).unlink(), "has no model.safetensors, and"),
     "outside": (index({Q: "../a.safetensors"}), "names '../a.safetensors', which"),
-    "absolute": (index({Q: "/tmp/a.safetensors"}), "names '/tmp/a.safetensors'"),
+    "absolute": (index({Q: "/elsewhere/a.safetensors"}), "names '/elsewhere/a.safetensors'"),
     "pickle": (index({Q: "a.bin"}), "names 'a.bin'"),
     "lost file": (index({Q: "0.safetensors"}), "0.safetensors is missing or damaged"),
     "other file": (index({Q: "b.safetensors"}), "has .*q_proj.weight, and .* says b.safetensors"),
