@@ -66,7 +66,7 @@ class Settings:
 
 def compare(off: float) -> str:
     """Return a difference from one process in words, without rounding errors."""
-    return "equal" if off < 1e-9 else f"off by up to {off:.2g}"
+    return "equal to one process" if off < 1e-9 else f"up to {off:.2g} away from one process"
 
 
 def quote_prediction(name: str, at: int | None = None) -> str:
@@ -137,7 +137,7 @@ def report_way(kind: str, groups: int, axis: Axis) -> str:
     right.backward(whole[3])
     pairs = [(out, right), *((x.grad, y.grad) for x, y in zip(local[:3], whole[:3], strict=True))]
     off = max(float((x - y[:, :, positions]).detach().abs().max()) for x, y in pairs)
-    lines = [f"{kind}: compared with one process {compare(off)}"]
+    lines = [f"{kind}: {compare(off)}"]
     for at, phase in enumerate(("forward", "backward")):
         messages = Counter(entry.op for entry in ledger.select(phase=phase) if entry.op != "recv")
         calls = " and ".join(f"{number} x {op}" for op, number in messages.items())
@@ -250,7 +250,7 @@ def report_training(settings: Settings, axis: Axis) -> str:
     right = torch.tensor(curves["one process"])
     for way in ways[1:]:
         off = float((torch.tensor(curves[way]) - right).abs().max())
-        lines.append(f"{way}: compared with one process {compare(off)}")
+        lines.append(f"{way}: {compare(off)}")
     return "\n".join(lines)
 
 

@@ -177,7 +177,7 @@ def test_a_rank_that_waits_for_the_others_is_named(
 def test_each_way_equals_one_process_and_the_balance_is_that_of_the_kernel(pool: Any) -> None:
     cases: list[dict[str, Any]] = [{}, {"groups": 2}]
     counts, grouped = pool(4).run(run_reports, cases)[0]
-    assert counts.count("compared with one process equal") == 3
+    assert counts.count("equal to one process") == 3
     assert "ulysses: refused" in grouped and "at most 2 ranks" in grouped
     assert "rank 1    8,256  16,384       0       0, together 24,640" in counts  # in runs
     share = 128
@@ -205,9 +205,9 @@ def run_solution(world: World, cases: list[dict[str, Any]]) -> list[str]:
 def test_with_the_solution_both_repaired_functions_train_as_one_process_does(pool: Any) -> None:
     cases: list[dict[str, Any]] = [{"train": 2, "ignored": True}, {"mask": True}]
     faulty, _ = pool(4).run(run_reports, cases)[0]
-    assert faulty.count("compared with one process equal") == 3
+    assert faulty.count("equal to one process") == 3
     trained, mask = pool(4).run(run_solution, cases)[0]
-    assert trained.count("compared with one process equal") == 5
+    assert trained.count("equal to one process") == 5
     assert mask.splitlines()[-1].split() == ["error", *["0.00"] * 8]
 
 
