@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import loss_parallel
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, silu
 
 from costlab.implementations import tutor
 from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
+from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.matmul import fuse
 
@@ -49,10 +50,11 @@ class Task:
 
 @contextmanager
 def build(
-    world: World, *, hidden: int, contestants: Sequence[str] = ALL
+    world: World, *, hidden: int, contestants: Sequence[str] = ALL, llama: bool = False
 ) -> Iterator[Mapping[str, Step]]:
-    """The contestants at one size, on every rank."""
-    task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
+    """The contestants at one size, on every rank; Llama's block has two queries a group."""
+    choices = LLAMA | {"kv_heads": tutor.HEADS // 2} if llama else {}
+    task = Task(tutor.config(hidden, **choices), *tutor.batch(world.device), world.device)
     with ExitStack() as stack:
         if {BASE, LINEARS} & set(contestants):  # imported here, since that takes seconds
             from costlab.implementations import megatron as mcore
@@ -135,10 +137,21 @@ def _megatrons(task: Task) -> Step:
     from costlab.implementations.megatron.names import theirs_by_ours
 
     config = task.config
+    # Llama's choices in Megatron's words; it has them all.
+    block = {
+        "normalization": "RMSNorm", "layernorm_epsilon": config.norm_eps, "activation_func": silu,
+        "gated_linear_unit": True, "ffn_hidden_size": config.ffn_width,
+        "num_query_groups": config.groups, "add_bias_linear": False,
+    }  # fmt: skip
+    rope = {"position_embedding_type": "rope", "rotary_base": config.rope_base}
     settings = mcore.config(
-        hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype
-    )
-    model = megatron_gpt.gpt(settings, vocab=config.vocab, sequence=config.sequence, tied=True)
+        hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype,
+        **(block if config.gated else {}),
+    )  # fmt: skip
+    model = megatron_gpt.gpt(
+        settings, vocab=config.vocab, sequence=config.sequence, tied=config.tie_embeddings,
+        **(rope if config.position == "rope" else {}),
+    )  # fmt: skip
     megatron_gpt.load(model, {theirs_by_ours(name): w for name, w in task.weights().items()})
     tokens, targets = task.tokens, task.targets
     positions = torch.arange(config.sequence, device=task.device).expand_as(tokens)

@@ -7,6 +7,7 @@ Dimensions: S sequence, B batch, V vocabulary; lower case where sharded.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +30,10 @@ def transformer_layer(config: TransformerConfig) -> nn.Module:
     return layer.to(torch.get_default_device(), dtype)
 
 
-def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> GPTModel:
-    """This stage's part of Megatron's GPTModel: learned positions, logits sharded over V."""
+def gpt(
+    config: TransformerConfig, *, vocab: int, sequence: int, tied: bool, **settings: Any
+) -> GPTModel:
+    """This stage's part of Megatron's GPTModel: by default learned positions; logits sharded."""
     model = GPTModel(
         config,
         layer_spec(),
@@ -39,6 +42,7 @@ def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> 
         pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(),
         share_embeddings_and_output_weights=tied,
+        **settings,
     )
     # Positions and norms are made in torch's default dtype.
     return model.to(torch.get_default_device(), config.params_dtype)
@@ -55,10 +59,17 @@ def shard(parameter: Tensor, whole: Tensor) -> Tensor:
 
 
 def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
-    """Copy whole weights, named as by `named_parameters`, into this rank's shards."""
+    """Copy whole weights, named as by `named_parameters`, into this rank's shards.
+
+    Megatron keeps a rank's gates before what they gate; whole weights have them in turns.
+    """
+    gated = getattr(getattr(module, "config", None), "gated_linear_unit", False)
     with torch.no_grad():
         for name, parameter in named_parameters(module):
-            parameter.copy_(shard(parameter, whole[name]))
+            part = shard(parameter, whole[name])
+            if gated and ".mlp.linear_fc1." in name:
+                part = torch.cat([part[0::2], part[1::2]])
+            parameter.copy_(part)
 
 
 def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
