@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import loss_parallel
-from torch.nn.functional import cross_entropy, silu
+from torch.nn.functional import cross_entropy
 
 from costlab.implementations import tutor
 from costlab.implementations.rounds import Step
@@ -137,20 +137,14 @@ def _megatrons(task: Task) -> Step:
     from costlab.implementations.megatron.names import theirs_by_ours
 
     config = task.config
-    # Llama's choices in Megatron's words; it has them all.
-    block = {
-        "normalization": "RMSNorm", "layernorm_epsilon": config.norm_eps, "activation_func": silu,
-        "gated_linear_unit": True, "ffn_hidden_size": config.ffn_width,
-        "num_query_groups": config.groups, "add_bias_linear": False,
-    }  # fmt: skip
-    rope = {"position_embedding_type": "rope", "rotary_base": config.rope_base}
     settings = mcore.config(
         hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype,
-        **(block if config.gated else {}),
+        **megatron_gpt.block_of(config),
     )  # fmt: skip
     model = megatron_gpt.gpt(
         settings, vocab=config.vocab, sequence=config.sequence, tied=config.tie_embeddings,
-        **(rope if config.position == "rope" else {}),
+        position_embedding_type=megatron_gpt.POSITIONS[config.position],
+        rotary_base=config.rope_base,
     )  # fmt: skip
     megatron_gpt.load(model, {theirs_by_ours(name): w for name, w in task.weights().items()})
     tokens, targets = task.tokens, task.targets

@@ -72,4 +72,6 @@ class MLP(nn.Module):
         """Return GELU of fc1's output, or silu of its gates times what they gate."""
         if not self.gated:
             return gelu(x_SBf)
-        return silu(x_SBf[..., 0::2]) * x_SBf[..., 1::2]
+        # One copy apart: operations on every other feature would each take twice as long.
+        gates, gated = x_SBf.unflatten(-1, (-1, 2)).movedim(-1, 0).contiguous()
+        return silu(gates) * gated

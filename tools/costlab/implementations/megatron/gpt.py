@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, silu
 
 from costlab.implementations.megatron import (
     DistributedDataParallel,
@@ -21,6 +22,21 @@ from costlab.implementations.megatron import (
     layer_spec,
     parallel_state,
 )
+from shardlab.gpt.config import GPTConfig
+
+# Megatron's words for ours.
+NORMS = {"layer": "LayerNorm", "rms": "RMSNorm"}
+POSITIONS = {"learned": "learned_absolute", "rope": "rope"}
+
+
+def block_of(config: GPTConfig) -> dict[str, Any]:
+    """What a TransformerConfig says of a block like ours."""
+    return {
+        "normalization": NORMS[config.norm], "layernorm_epsilon": config.norm_eps,
+        "activation_func": silu if config.gated else gelu, "gated_linear_unit": config.gated,
+        "ffn_hidden_size": config.ffn_width, "num_query_groups": config.groups,
+        "add_bias_linear": config.bias,
+    }  # fmt: skip
 
 
 def transformer_layer(config: TransformerConfig) -> nn.Module:
@@ -70,6 +86,11 @@ def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
             if gated and ".mlp.linear_fc1." in name:
                 part = torch.cat([part[0::2], part[1::2]])
             parameter.copy_(part)
+
+
+def gates_in_turns(fc1: Tensor) -> Tensor:
+    """A rank's gated fc1, or its gradient, with rows in our order: a gate, then what it gates."""
+    return torch.stack(fc1.chunk(2), 1).flatten(0, 1)
 
 
 def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
