@@ -73,5 +73,5 @@ class MLP(nn.Module):
         if not self.gated:
             return gelu(x_SBf)
         # One copy apart: operations on every other feature would each take twice as long.
-        gates, gated = x_SBf.unflatten(-1, (-1, 2)).movedim(-1, 0).contiguous()
-        return silu(gates) * gated
+        pair_2SBf: Tensor = x_SBf.view(*x_SBf.shape[:-1], -1, 2).movedim(-1, 0).contiguous()
+        return silu(pair_2SBf[0]) * pair_2SBf[1]
