@@ -26,6 +26,8 @@ from tests.site.reader import Reader
 ROOT = Path(__file__).parents[3]
 PLACES = {
     "collective": "theory/01-collectives/",
+    "fsdp": "theory/03-sharded-data-parallelism/",
+    "grid": "theory/04-pipelines-and-the-grid/",
     "memory": "theory/08-memory/",
     "schedule": "theory/09-choosing-a-layout/",
 }
@@ -93,6 +95,7 @@ PLANS = [
         Plan(tensor=2, stages=4, data=4, micro_batches=8, chunks=3, context=2, expert=8, zero=2,
              sequence_parallel=True),
     ),
+    *(account.MODELS[name] for name in ("Llama 3 8B", "Llama 3 70B", "Llama 3.1 405B")),
 ]  # fmt: skip
 SWEEP = [
     (
@@ -102,6 +105,13 @@ SWEEP = [
     )
     for t, p, s, r, z, of, e in itertools.product(
         (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), memory.RECIPES, (0, 4, 8))
+] + [
+    (
+        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000, ffn=2816, groups=g),
+        Plan(tensor=t, stages=p, data=4, micro_batches=6, sequence_parallel=s, recompute=r, zero=z),
+    )
+    for t, p, s, r, z, g in itertools.product(
+        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), (4, 16))
 ]  # fmt: skip
 
 
@@ -109,16 +119,12 @@ SWEEP = [
 def test_the_calculator_says_what_the_formulas_do(
     reader: Reader, plans: list[tuple[Model, Plan]]
 ) -> None:
-    # The page has no controls for what only a Llama has.
-    without = {"ffn", "groups"}
-    turns = [
-        [item for item in (*vars(model).items(), *vars(plan).items()) if item[0] not in without]
-        for model, plan in plans
-    ]
+    turns = [[*vars(model).items(), *vars(plan).items()] for model, plan in plans]
     for (model, plan), answer in zip(plans, turn_controls(reader, "memory", turns), strict=True):
         lines: dict[str, float] = {}
         for line in memory.account(model, plan):
-            lines[account.row_key(line)] = lines.get(account.row_key(line), 0) + line.bytes
+            key = account.row_key(line, gated=bool(model.ffn))
+            lines[key] = lines.get(key, 0) + line.bytes
         assert answer["lines"] == pytest.approx(lines, rel=1e-12)
         sums = {
             kind: quantities.format_bytes(memory.total(model, plan, kind)) for kind in account.KINDS
@@ -300,4 +306,4 @@ def test_without_a_script_a_figure_shows_its_first_numbers_and_no_dead_control(
         assert figure
         shown = re.sub(r"<script.*?</script>", "", figure[0], flags=re.DOTALL)
         assert not re.search(r"<(input|select|button)", shown)
-        assert re.search(r"<strong data-(answer|sum)=.*?>[\d.]+", shown)
+        assert re.search(r"data-(answer=|sum=|rank).*?>[\d.]+", shown)
