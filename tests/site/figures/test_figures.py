@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,7 +223,44 @@ def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
             "latency": quantities.format_percent(1 - sent / seconds),
             "busbw": f"{quantities.format_bytes(call.wire / seconds)}/s",
             "measured": quantities.format_seconds(measured) if measured else "–",
+            "farthest": collective.format_farthest(
+                constants,
+                [p for p in collective.load_points(ROOT) if (p.link, p.op, ranks) == (link, op, 2)],
+            ),
         }
+
+
+def test_two_constants_are_those_that_are_least_off_their_points() -> None:
+    def sum_squares(constants: Constants, points: list[collective.Point]) -> float:
+        models = [collective.predict_seconds(constants, Call(p.op, p.bytes, 2)) for p in points]
+        return sum(math.log(m / p.seconds) ** 2 for m, p in zip(models, points, strict=True))
+
+    fitted = 0
+    for link, by_op in collective.load_presets(ROOT).items():
+        for op, constants in by_op.items():
+            points = [p for p in collective.load_points(ROOT) if (p.link, p.op) == (link, op)]
+            if not points:
+                continue  # PyTorch's own constants
+            fitted += 1
+            least = sum_squares(constants, points)
+            for factors in itertools.product((0.98, 1, 1.02), repeat=2):
+                hop, bandwidth = constants.hop * factors[0], constants.bandwidth * factors[1]
+                around = sum_squares(Constants(0, hop, bandwidth), points)
+                assert factors == (1, 1) or around > least, (link, op)
+    assert fitted == 12
+
+
+def test_a_bandwidth_of_nothing_is_refused_in_words(reader: Reader) -> None:
+    settings = [("bandwidth", 50), ("payload", 2**20)]
+    before, *after = turn_controls(
+        reader, "collective", [settings, [("bandwidth", 0)], [("bandwidth", 1e300)]]
+    )
+    assert [answer["answers"] for answer in after] == [before["answers"]] * 2
+    words = load_words("en")
+    said = reader.page.locator("#figure-collective > .play-note").text_content()
+    assert said == words["controls"]["not-between"].format(
+        label=words["collective"]["bandwidth"], least=0.001, most=1_000_000
+    )
 
 
 def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader: Reader) -> None:

@@ -10,11 +10,11 @@
   }
 
   /* What an address says of a control: a value that it may have, or undefined. */
-  function parse({ kind, options, least, step }, text) {
+  function parse({ kind, options, least, most = Infinity, step }, text) {
     if (kind === "tick") return { true: true, false: false }[text];
     if (options) return (options.find(([value]) => String(value) === text) || [])[0];
     const number = /^\d+(\.\d+)?(e-?\d+)?$/.test(text) ? Number(text) : NaN;
-    return number >= least && (step === "any" || number % step === 0) ? number : undefined;
+    return number >= least && number <= most && (step === "any" || number % step === 0) ? number : undefined;
   }
 
   const kinds = {
@@ -44,7 +44,8 @@
     },
     number(spec) {
       const field = element("input", {
-        type: "number", min: spec.least, step: spec.step, value: spec.at, inputMode: "decimal",
+        type: "number", min: spec.least, max: spec.most ?? "", step: spec.step, value: spec.at,
+        inputMode: "decimal",
       });
       const read = () => {
         const good = field.value !== "" && field.validity.valid;
@@ -109,9 +110,9 @@
       const write = (all) => {
         for (const [key, value] of Object.entries(all)) controls.get(key).write(value);
       };
-      const wrong = ({ label, least, step }) =>
-        words[step === "any" ? "not-number" : "not-whole"].replace("{label}", label)
-          .replace("{least}", least);
+      const wrong = ({ label, least, most }) =>
+        words[most ? "not-between" : "not-whole"]
+          .replace("{label}", label).replace("{least}", least).replace("{most}", most);
       const address = (now) => {
         const query = new URLSearchParams({ figure: name });
         for (const [key, value] of Object.entries(now)) {
