@@ -31,6 +31,7 @@ MODULES = {
     "since": "pages.since.page",
     "trace": "pages.trace",
     "gpu-run": "pages.gpu_run",
+    "predictions": "pages.predictions",
 }
 
 

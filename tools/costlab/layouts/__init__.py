@@ -1,1 +1,1 @@
-"""Layouts of a training run on cards: do they fit in memory, and how long does a step take?"""
+"""Layouts: how long a step takes under each, and how far that may be off."""

@@ -1,25 +1,22 @@
-"""A model, a machine and a plan of training: what memory and time are computed from.
+"""A model and a plan of training: what memory is computed from.
 
-The three know nothing of torch. Each refuses impossible sizes when it is made; `check` refuses a
-plan that doesn't fit its model or machine.
+Both know nothing of torch. Each refuses impossible sizes when it is made; `check` refuses a plan
+that cannot cut its model.
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from pathlib import Path
 
 RECOMPUTE = ("none", "selective", "full")
 ATTENTION = ("fused", "unfused")
 LARGEST = {"layers": 10_000, "hidden": 1 << 20, "vocabulary": 1 << 24, "sequence": 1 << 27}
 LARGEST_COUNT = 1 << 24  # of anything else
-GIB = 2.0**30
 
 
 class LayoutError(ValueError):
-    """A model, machine or plan is impossible; the message says what to change."""
+    """A model or plan is impossible; the message says what to change."""
 
 
 def refuse(*rules: tuple[object, str]) -> None:
@@ -133,42 +130,6 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
-    """Cards of one kind in hosts of one size; rates are bytes or operations a second, each way."""
-
-    card: str
-    memory: float  # bytes
-    flops: float
-    bandwidth: float
-    link: float
-    network: float
-    host: int
-    fp8: float = 0
-
-
-CARDS = tomllib.loads(Path(__file__).with_name("cards.toml").read_text("utf-8"))
-
-
-def machine(card: str, *, memory_gib: float | None = None, host: int | None = None) -> Machine:
-    """Return the machine with a known card, its memory or its host's cards changed.
-
-    Raises:
-        LayoutError: no such card; lists those there are.
-    """
-    name = card.lower()
-    refuse(
-        (name not in CARDS, f"card {card!r} is unknown; choose {', '.join(CARDS)}"),
-        (memory_gib is not None and not 0 < memory_gib <= 1 << 20,
-         f"memory of {memory_gib} GiB: choose a number above 0"),
-        (host is not None and not 0 < host <= LARGEST_COUNT,
-         f"{host} cards in a host: choose a whole number from 1"),
-    )  # fmt: skip
-    found = dict(CARDS[name])
-    found["memory"] = (memory_gib or found["memory"]) * GIB
-    return Machine(card=name, **found | ({"host": host} if host else {}))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """How a model is trained.
 
@@ -274,7 +235,7 @@ def layers_of_stages(model: Model, plan: Plan) -> tuple[tuple[tuple[int, ...], .
     )  # fmt: skip
 
 
-def check(model: Model, plan: Plan, machine: Machine | None = None) -> None:
+def check(model: Model, plan: Plan) -> None:
     """Refuse a plan that cannot cut this model.
 
     Raises:
@@ -309,6 +270,4 @@ def check(model: Model, plan: Plan, machine: Machine | None = None) -> None:
         (plan.chunks > 1 and plan.micro_batches % plan.stages,
          f"interleaved chunks need micro-batches ({plan.micro_batches}) that {plan.stages} stages "
          "divide"),
-        (machine and plan.tensor > machine.host and plan.tensor % machine.host,
-         f"tensor = {t} crosses hosts of {machine.host if machine else 0} cards unevenly"),
     )  # fmt: skip
