@@ -38,12 +38,19 @@ EXPERTS = (
     Term("router-probabilities", 1, "sbe", "sequence", account.FULL),
     Term("expert-rows", 1, "ksbh", "rows"),
 )
-PLAIN_EXPERT = (Term("gelu-input", 1, "ksby", "expert"), Term("fc2-input", 1, "ksby", "expert"))
+# Megatron and shardlab multiply by the router's probability before fc2, so they keep both factors.
+PLAIN_EXPERT = (
+    Term("gelu-input", 1, "ksby", "expert"),
+    Term("unweighted", 1, "ksby", "expert"),
+    Term("fc2-input", 1, "ksby", "expert"),
+)
 GATED_EXPERT = (
     Term("gate-and-up", 2, "ksby", "expert"),
     Term("silu-of-gate", 1, "ksby", "expert"),
+    Term("unweighted", 1, "ksby", "expert"),
     Term("fc2-input", 1, "ksby", "expert"),
 )
+TOKENS = Term("token-numbers", 1, "sb", "never", 8)
 MASKS = (Term("dropout-masks", 2, "sbh", "sequence", account.MASK),)
 
 
@@ -82,7 +89,8 @@ def layer_terms(model: Model, plan: Plan, layer: int) -> tuple[list[Term], list[
     """Return what a layer keeps for backward, and what of it is the core of its attention."""
     terms = [*ATTENTION, *(MASKS if model.dropout else ())]
     core = list(FUSED)
-    if plan.attention == "unfused":
+    if plan.attention == "unfused":  # it repeats the keys and values of each group
+        terms = [Term("key-value", 2, "sbq") if t.key == "key-value" else t for t in terms]
         core = list(account.CORE if model.dropout else account.LLAMA_CORE)
     gated = account.GATED if model.gated else PLAIN
     if not model.has_experts(layer):
@@ -99,15 +107,18 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> tuple[float, float]:
     terms, core = layer_terms(model, plan, layer)
     whole = activation_bytes(terms, model, plan)
     scores = activation_bytes(core, model, plan)
-    norms = 2 if model.norm == "layer" else 1
-    whole += 2 * norms * STATISTICS * activation_bytes(
-        [Term("statistics", 1, "sb", "sequence", 1)], model, plan
-    )  # fmt: skip
+    whole += 2 * norm_statistics(model, plan)
     if plan.recompute == "full":
         return activation_bytes([account.CHECKPOINT], model, plan), whole + scores
     if plan.recompute == "selective" and plan.attention == "unfused":
         return whole, scores
     return whole + scores, 0
+
+
+def norm_statistics(model: Model, plan: Plan) -> float:
+    """Return the bytes that one norm keeps for each of its rows: a mean and a deviation."""
+    each = 2 if model.norm == "layer" else 1
+    return activation_bytes([Term("statistics", each, "sb", "sequence", STATISTICS)], model, plan)
 
 
 def layer_parameters(model: Model, plan: Plan, layer: int) -> tuple[int, int]:
@@ -171,11 +182,11 @@ def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
         bytes_kept, again = layer_bytes(model, no, layer)
         kept, made = kept + bytes_kept, max(made, again)
     live = live_pieces(plan, stage)
-    first = [Term("embedding-mask", 1, "sbh", "sequence", account.MASK)] if model.dropout else []
+    first = [TOKENS, *(account.FIRST if model.dropout else ())]
     once = activation_bytes(first, model, plan) * live if stage == 0 else 0.0
     logits = buffers = 0.0
     if stage == plan.stages - 1:
-        once += activation_bytes(account.LAST[:2], model, plan)
+        once += activation_bytes(account.LAST[:2], model, plan) + norm_statistics(model, plan)
         logits = activation_bytes([account.LAST[2]._replace(width=plan.logits)], model, plan)
         # The loss also has the head's own output, and a gradient as wide as the logits.
         buffers = activation_bytes(
