@@ -36,30 +36,32 @@ class Prediction(msgspec.Struct):
     gb: float | None = None
 
 
-def predict(asked: Sequence[Run], own: Sequence[Run] = ()) -> list[Prediction]:
+def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     """Predict runs, corrected by own measured runs of the same machine.
 
     Raises:
         ValueError: a run can't be, or an own run has no seconds.
     """
-    for run in (*asked, *own):
+    for run in (*wanted, *measured_runs):
         runs.check(run)
-    if any(not 0 < run.seconds < runs.MOST for run in own):
+    if any(not 0 < run.seconds < runs.MOST for run in measured_runs):
         raise ValueError("a measured run needs seconds=NUMBER, more than 0")
     fitted = learn.load()
     logs = fitted.values()
-    work = step_time.tabulate(asked)
+    work = step_time.tabulate(wanted)
     parts = step_time.terms(work, logs)
     seconds = np.sum(list(parts.values()), axis=0)
-    if own:
-        measured = step_time.tabulate(own)
-        missed = step_time.log_seconds(measured, logs) - np.log([run.seconds for run in own])
-        taken = learn.learn_own(learn.slopes(measured, logs), missed,
+    if measured_runs:
+        measured = step_time.tabulate(measured_runs)
+        missed = step_time.log_seconds(measured, logs) - np.log(
+            [run.seconds for run in measured_runs]
+        )
+        correction = learn.learn_own(learn.slopes(measured, logs), missed,
                                 learn.slopes(work, logs))  # fmt: skip
-        seconds = seconds * np.exp(-taken)
-    width = np.exp(fitted.interval[max(k for k in fitted.interval if k <= len(own))])
+        seconds = seconds * np.exp(-correction)
+    width = np.exp(fitted.interval[max(k for k in fitted.interval if k <= len(measured_runs))])
     shown = []
-    for index, run in enumerate(asked):
+    for index, run in enumerate(wanted):
         took, factor = float(seconds[index]), float(width)
         share = {name: float(part[index]) for name, part in parts.items()}
         total = sum(share.values())
@@ -67,7 +69,8 @@ def predict(asked: Sequence[Run], own: Sequence[Run] = ()) -> list[Prediction]:
         rate = CARDS[run.card].flops[min(16, BITS[run.dtype])] * 1e12
         shown.append(Prediction(
             {name: getattr(run, name) for name in ("card", "ranks", "stack", *LAYOUT)},
-            took, took / factor, took * factor, len(own), max(share, key=share.__getitem__),
+            took, took / factor, took * factor, len(measured_runs),
+            max(share, key=share.__getitem__),
             {name: took * part / total for name, part in share.items()}, tokens,
             tokens * flops_per_token(run) / rate,
         ))  # fmt: skip
@@ -113,7 +116,7 @@ def parse_own(text: str, base: Run) -> Run:
         raise ValueError(f"--measured {text!r}: {fault}") from None
 
 
-def rank(base: Run, own: Sequence[Run] = ()) -> list[Prediction]:
+def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     """Predict the layouts that fit into a card's memory, fastest first.
 
     Raises:
@@ -125,10 +128,10 @@ def rank(base: Run, own: Sequence[Run] = ()) -> list[Prediction]:
     fitting = [(run, gb) for run in layouts(base) if (gb := estimate_gb(run)) <= room]
     if not fitting:
         raise ValueError(f"no layout of {base.ranks} {base.card} fits into {room:g} GB a card")
-    found = predict([run for run, _ in fitting], own)
-    for prediction, (_, gb) in zip(found, fitting, strict=True):
+    predictions = predict([run for run, _ in fitting], measured_runs)
+    for prediction, (_, gb) in zip(predictions, fitting, strict=True):
         prediction.gb = gb
-    return sorted(found, key=lambda prediction: prediction.seconds)
+    return sorted(predictions, key=lambda prediction: prediction.seconds)
 
 
 def estimate_gb(run: Run) -> float:
@@ -177,28 +180,29 @@ def command(
     """
     try:
         base = _read(config, named)
-        own = [parse_own(text, base) for text in measured]
-        found = rank(base, own) if search else predict([base], own)
+        measured_runs = [parse_own(text, base) for text in measured]
+        predictions = rank(base, measured_runs) if search else predict([base], measured_runs)
     except ValueError as fault:
         raise click.UsageError(str(fault)) from None
     if output_format == "json":
         from msgspec import json
 
-        click.echo(json.format(json.encode(found if search else found[0]), indent=1).decode())
+        encoded = json.encode(predictions if search else predictions[0])
+        click.echo(json.format(encoded, indent=1).decode())
     elif search:
-        _show_layouts(found)
+        _show_layouts(predictions)
     else:
-        _show(found[0])
+        _show(predictions[0])
     return 0
 
 
 def _read(config: Path | None, named: dict[str, Any]) -> Run:
     """Return the run that the options name, with a model's config where they name none."""
-    asked = {name: value for name, value in named.items() if value is not None}
+    wanted = {name: value for name, value in named.items() if value is not None}
     model = runs.read_config(config) if config else {}
-    whole = {**model, **asked}
+    whole = {**model, **wanted}
     for name in ("groups", "head_dim"):  # 0 is not named
-        whole[name] = asked.get(name) or model.get(name, 0)
+        whole[name] = wanted.get(name) or model.get(name, 0)
     for name in ("ranks", "layers", "hidden", "ffn", "heads", "vocabulary", "sequence", "batch"):
         if name not in whole:
             raise ValueError(f"--{name} is missing: name it, or a --config that has it")
@@ -206,19 +210,19 @@ def _read(config: Path | None, named: dict[str, Any]) -> Run:
     return Run(**whole)
 
 
-def _show(found: Prediction) -> None:
+def _show(step: Prediction) -> None:
     from costlab.record.terminal import console
 
     say = console().print
-    say(f"[bold]{found.seconds:.3g} s[/] a step, {found.low:.3g} to {found.high:.3g} s "
-        f"with {learn.COVERAGE:.0%} (own runs: {found.own_runs})")  # fmt: skip
-    say(f"{found.tokens_per_second:,.0f} tokens/s and card, {found.mfu:.1%} of the data sheet's "
-        f"operations; most of it: {found.dominating}")  # fmt: skip
-    for name, seconds in found.terms.items():
-        say(f"  {name:<26}{seconds:10.3g} s {seconds / found.seconds:6.1%}")
+    say(f"[bold]{step.seconds:.3g} s[/] a step, {step.low:.3g} to {step.high:.3g} s "
+        f"with {learn.COVERAGE:.0%} (own runs: {step.own_runs})")  # fmt: skip
+    say(f"{step.tokens_per_second:,.0f} tokens/s and card, {step.mfu:.1%} of the data sheet's "
+        f"operations; most of it: {step.dominating}")  # fmt: skip
+    for name, seconds in step.terms.items():
+        say(f"  {name:<26}{seconds:10.3g} s {seconds / step.seconds:6.1%}")
 
 
-def _show_layouts(found: Sequence[Prediction]) -> None:
+def _show_layouts(predictions: Sequence[Prediction]) -> None:
     from costlab.record.terminal import console, tabulate
 
     head = [
@@ -235,7 +239,7 @@ def _show_layouts(found: Sequence[Prediction]) -> None:
         (str(layout.run["tensor"]), str(layout.run["pipeline"]), str(layout.run["micro_batch"]),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",
          f"{layout.low:.3g} to {layout.high:.3g}", layout.dominating)
-        for layout in found[:SHOWN]
+        for layout in predictions[:SHOWN]
     ]  # fmt: skip
     tabulate(head, ">>><>>><", rows)
-    console().print(f"{len(found)} layouts fit; measure the first few before you choose")
+    console().print(f"{len(predictions)} layouts fit; measure the first few before you choose")

@@ -57,11 +57,11 @@ def count(run: Run) -> dict[str, Any]:
     inside = t * copies <= card.domain
     between = link if inside else min(link, network * max(1, card.domain // t))
     exchanged = (copies - 1) / copies / between
-    most = -(-run.layers // p)
-    last = run.layers - (p - 1) * most
+    deepest = -(-run.layers // p)
+    last = run.layers - (p - 1) * deepest
     if (run.layers + 2) % p == 0 and p > 2:  # stages that count embedding and head as layers
-        most = (run.layers + 2) // p
-        last = most - 1
+        deepest = (run.layers + 2) // p
+        last = deepest - 1
     return {
         "products": passes * 2 * tokens * weights / rate,
         "operands": passes * sum(2 * (tokens * (n + k) + n * k) for n, k in products) / memory,
@@ -85,7 +85,7 @@ def count(run: Run) -> dict[str, Any]:
         "stages": p,
         "virtual": run.virtual,
         "layers": run.layers,
-        "most": most,
+        "deepest": deepest,
         "last": max(0, last),
         "precision": f"{card.family} {BITS[run.dtype]}",
         "half": f"{card.family} 16",
@@ -140,8 +140,8 @@ def terms(work: Mapping[str, NDArray[Any]], logs: Array) -> dict[str, Array]:
     sent = factor["stage link"] * work["sent"]
     mean = (work["layers"] * layer + head) / work["stages"] + sent
     m = work["micro-batches"]
-    with_head = work["last"] * layer + head > work["most"] * layer
-    deep = m * np.where(with_head, work["last"], work["most"])
+    with_head = work["last"] * layer + head > work["deepest"] * layer
+    deep = m * np.where(with_head, work["last"], work["deepest"])
     scale = np.exp(logs)[work["stack"]]
     link = np.where(work["overlap"], factor["data link, overlapped"], factor["data link"])
     parts = (
