@@ -68,8 +68,8 @@ def test_factors_and_scores_are_those_of_the_published_runs() -> None:
 
 def test_the_terms_of_a_layer_are_the_work_over_the_data_sheets_rates() -> None:
     run = runs.Run(
-        card="H100", ranks=16, layers=8, hidden=1024, ffn=4096, heads=16, groups=16,
-        vocabulary=50000, sequence=2048, batch=16, stack="fsdp", tensor=8, pipeline=1,
+        card="H100", ranks=16, layers=8, hidden=1024, ffn=4096, heads=16, kv_heads=16,
+        vocabulary=50000, sequence=2048, global_batch=16, stack="fsdp", tensor=8, stages=1,
         micro_batch=2, zero=3, recompute="full",
     )  # fmt: skip
     work = step_time.count(run)

@@ -166,7 +166,8 @@ def regret(rows: Rows, source: str) -> tuple[int, float, float]:
     for run, missed in zip(rows.runs, rows.missed, strict=True):
         if run.source == source:
             day = run.place[-5:] if source == "bloom-prequel" else ""  # its machine changed
-            key = (run.layers, run.hidden, run.heads, run.batch, run.ranks, run.sequence, day)
+            model = (run.layers, run.hidden, run.heads, run.sequence)
+            key = (*model, run.global_batch, run.ranks, day)
             sweeps.setdefault(key, []).append((run.seconds * float(np.exp(missed)), run.seconds))
     costs = []
     for sweep in sweeps.values():

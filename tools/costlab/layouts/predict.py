@@ -18,7 +18,7 @@ from shardlab.proofs.formulas import memory
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
 UNCOUNTED = 1 / 0.75  # the calculator of theory 08 is 25 % low on BLOOM's published runs
-LAYOUT = ("tensor", "pipeline", "virtual", "context", "zero", "micro_batch", "recompute")
+LAYOUT = ("tensor", "stages", "chunks", "context", "zero", "micro_batch", "recompute")
 
 
 class Prediction(msgspec.Struct):
@@ -65,7 +65,7 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
         took, factor = float(seconds[index]), float(width)
         share = {name: float(part[index]) for name, part in parts.items()}
         total = sum(share.values())
-        tokens = run.batch * run.sequence / took / run.ranks
+        tokens = run.global_batch * run.sequence / took / run.ranks
         rate = CARDS[run.card].flops[min(16, BITS[run.dtype])] * 1e12
         shown.append(Prediction(
             {name: getattr(run, name) for name in ("card", "ranks", "stack", *LAYOUT)},
@@ -79,8 +79,8 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
 
 def flops_per_token(run: Run) -> float:
     """Return a token's operations in forward and backward, without recomputation."""
-    dim = run.head_dim or run.hidden // run.heads
-    layer = run.hidden * (2 * dim * (run.heads + run.groups) + (2 + run.gated) * run.ffn)
+    dim = run.head_size or run.hidden // run.heads
+    layer = run.hidden * (2 * dim * (run.heads + run.kv_heads) + (2 + run.gated) * run.ffn)
     attention = 6 * run.layers * run.sequence * run.heads * dim  # half of the square
     return 6 * (run.layers * layer + run.hidden * run.vocabulary) + attention
 
@@ -91,10 +91,10 @@ def layouts(base: Run) -> Iterator[Run]:
     in_memory = STACKS[base.stack].attention in ("softmax", "eager")
     again = RECOMPUTE if in_memory else ("none", "full")  # selective drops scores, else not kept
     tensors = [n for n in divisors if n <= min(8, CARDS[base.card].domain)]
-    for tensor, pipeline, micro_batch, recompute in itertools.product(
+    for tensor, stages, micro_batch, recompute in itertools.product(
         tensors, divisors, MICRO_BATCHES, again
     ):
-        run = msgspec.structs.replace(base, tensor=tensor, pipeline=pipeline, virtual=1,
+        run = msgspec.structs.replace(base, tensor=tensor, stages=stages, chunks=1,
                                       micro_batch=micro_batch, recompute=recompute)  # fmt: skip
         try:
             runs.check(run)
@@ -104,7 +104,7 @@ def layouts(base: Run) -> Iterator[Run]:
 
 
 def parse_own(text: str, base: Run) -> Run:
-    """Return an own run from `tensor=8,pipeline=2,seconds=14.2`; what it doesn't name is base's."""
+    """Return an own run from `tensor=8,stages=2,seconds=14.2`; what it doesn't name is base's."""
     named = dict(part.partition("=")[::2] for part in text.split(","))
     unknown = [name for name in named if name not in Run.__struct_fields__]
     if unknown or "" in named.values():
@@ -122,8 +122,8 @@ def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     Raises:
         ValueError: the run can't be, or no layout fits.
     """
-    runs.check(msgspec.structs.replace(base, tensor=1, pipeline=1, virtual=1, context=1,
-                                       batch=base.ranks, micro_batch=1))  # fmt: skip
+    runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1,
+                                       global_batch=base.ranks, micro_batch=1))  # fmt: skip
     room = CARDS[base.card].gb
     fitting = [(run, gb) for run in layouts(base) if (gb := estimate_gb(run)) <= room]
     if not fitting:
@@ -139,11 +139,11 @@ def estimate_gb(run: Run) -> float:
     flash = STACKS[run.stack].attention in ("flash", "cudnn") and run.recompute == "none"
     model = memory.Model(
         layers=run.layers, hidden=run.hidden, heads=run.heads, sequence=run.sequence,
-        vocabulary=run.vocabulary, ffn=run.ffn * (3 if run.gated else 2) // 2, groups=run.groups,
+        vocabulary=run.vocabulary, ffn=run.ffn * (3 if run.gated else 2) // 2, groups=run.kv_heads,
     )  # fmt: skip
     plan = memory.Plan(
-        tensor=run.tensor, stages=run.pipeline, data=run.data, micro_batch=run.micro_batch,
-        micro_batches=run.micro_batches, chunks=run.virtual, context=run.context, zero=run.zero,
+        tensor=run.tensor, stages=run.stages, data=run.data, micro_batch=run.micro_batch,
+        micro_batches=run.micro_batches, chunks=run.chunks, context=run.context, zero=run.zero,
         sequence_parallel=STACKS[run.stack].sequence_parallel and run.tensor > 1,
         recompute="selective" if flash else run.recompute,
     )  # fmt: skip
@@ -201,12 +201,14 @@ def _read(config: Path | None, named: dict[str, Any]) -> Run:
     wanted = {name: value for name, value in named.items() if value is not None}
     model = runs.read_config(config) if config else {}
     whole = {**model, **wanted}
-    for name in ("groups", "head_dim"):  # 0 is not named
+    for name in ("kv_heads", "head_size"):  # 0 is not named
         whole[name] = wanted.get(name) or model.get(name, 0)
-    for name in ("ranks", "layers", "hidden", "ffn", "heads", "vocabulary", "sequence", "batch"):
+    for name in runs.REQUIRED:
         if name not in whole:
-            raise ValueError(f"--{name} is missing: name it, or a --config that has it")
-    whole["groups"] = whole["groups"] or whole["heads"]
+            raise ValueError(
+                f"--{name.replace('_', '-')} is missing: name it, or a --config that has it"
+            )
+    whole["kv_heads"] = whole["kv_heads"] or whole["heads"]
     return Run(**whole)
 
 
@@ -227,7 +229,7 @@ def _show_layouts(predictions: Sequence[Prediction]) -> None:
 
     head = [
         "tensor",
-        "pipeline",
+        "stages",
         "micro-batch",
         "recompute",
         "GB",
@@ -236,7 +238,7 @@ def _show_layouts(predictions: Sequence[Prediction]) -> None:
         "most of it",
     ]
     rows = [
-        (str(layout.run["tensor"]), str(layout.run["pipeline"]), str(layout.run["micro_batch"]),
+        (str(layout.run["tensor"]), str(layout.run["stages"]), str(layout.run["micro_batch"]),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",
          f"{layout.low:.3g} to {layout.high:.3g}", layout.dominating)
         for layout in predictions[:SHOWN]
