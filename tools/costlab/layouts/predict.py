@@ -11,13 +11,13 @@ import click
 import msgspec
 import numpy as np
 
-from costlab.layouts import learn, runs, step_time
+from costlab.layouts import learn, memory, runs, step_time
+from costlab.layouts.model import Model, Plan
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
-from shardlab.proofs.formulas import memory
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-UNCOUNTED = 1 / 0.75  # the calculator of theory 08 is 25 % low on BLOOM's published runs
+UNCOUNTED = 1.12  # published memory of BLOOM's runs over the sum of what is counted, median
 LAYOUT = ("tensor", "stages", "chunks", "context", "zero", "micro_batch", "recompute")
 
 
@@ -85,8 +85,8 @@ def flops_per_token(run: Run) -> float:
     return 6 * (run.layers * layer + run.hidden * run.vocabulary) + attention
 
 
-def layouts(base: Run) -> Iterator[Run]:
-    """Yield the layouts of a run's ranks that can be: tensor within a domain, stages over it."""
+def layouts(base: Run) -> Iterator[tuple[Run, float]]:
+    """Yield the layouts of a run's ranks that can be, tensor within a domain, and their GB."""
     divisors = [n for n in range(1, base.ranks + 1) if base.ranks % n == 0]
     in_memory = STACKS[base.stack].attention in ("softmax", "eager")
     again = RECOMPUTE if in_memory else ("none", "full")  # selective drops scores, else not kept
@@ -98,9 +98,10 @@ def layouts(base: Run) -> Iterator[Run]:
                                       micro_batch=micro_batch, recompute=recompute)  # fmt: skip
         try:
             runs.check(run)
+            gb = estimate_gb(run)
         except ValueError:
             continue
-        yield run
+        yield run, gb
 
 
 def parse_own(text: str, base: Run) -> Run:
@@ -125,7 +126,7 @@ def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1,
                                        global_batch=base.ranks, micro_batch=1))  # fmt: skip
     room = CARDS[base.card].gb
-    fitting = [(run, gb) for run in layouts(base) if (gb := estimate_gb(run)) <= room]
+    fitting = [(run, gb) for run, gb in layouts(base) if gb <= room]
     if not fitting:
         raise ValueError(f"no layout of {base.ranks} {base.card} fits into {room:g} GB a card")
     predictions = predict([run for run, _ in fitting], measured_runs)
@@ -135,19 +136,29 @@ def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
 
 
 def estimate_gb(run: Run) -> float:
-    """Return the bytes of the fullest rank, with what the calculator was low by, in 10⁹."""
-    flash = STACKS[run.stack].attention in ("flash", "cudnn") and run.recompute == "none"
-    model = memory.Model(
-        layers=run.layers, hidden=run.hidden, heads=run.heads, sequence=run.sequence,
-        vocabulary=run.vocabulary, ffn=run.ffn * (3 if run.gated else 2) // 2, groups=run.kv_heads,
+    """Return the bytes of the fullest rank, with what is not counted of a stack, in 10⁹."""
+    stack = STACKS[run.stack]
+    model = Model(
+        layers=run.layers, hidden=run.hidden, heads=run.heads, vocabulary=run.vocabulary,
+        kv_heads=run.kv_heads, head_size=run.head_size, ffn=run.ffn, gated=run.gated,
+        tied=not run.gated, norm="rms" if run.gated else "layer", bias=not run.gated,
     )  # fmt: skip
-    plan = memory.Plan(
-        tensor=run.tensor, stages=run.stages, data=run.data, micro_batch=run.micro_batch,
-        micro_batches=run.micro_batches, chunks=run.chunks, context=run.context, zero=run.zero,
-        sequence_parallel=STACKS[run.stack].sequence_parallel and run.tensor > 1,
-        recompute="selective" if flash else run.recompute,
+    plan = Plan(
+        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
+        chunks=run.chunks, sequence_parallel=stack.sequence_parallel and run.tensor > 1,
+        micro_batch=run.micro_batch, sequence=run.sequence, global_batch=run.global_batch,
+        recompute=run.recompute, zero=run.zero, layers=_layers(run),
+        attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
     )  # fmt: skip
-    return UNCOUNTED * memory.total(model, plan) / 1e9
+    return UNCOUNTED * max(sum(rank.values()) for rank in memory.all_ranks(model, plan)) / 1e9
+
+
+def _layers(run: Run) -> tuple[int, ...]:
+    """Return the layers of each stage where they are uneven; () for even ones."""
+    if run.layers % run.stages == 0 or run.chunks > 1:
+        return ()
+    more = run.layers % run.stages
+    return tuple(run.layers // run.stages + (stage < more) for stage in range(run.stages))
 
 
 def _options(command: Callable[..., int]) -> Callable[..., int]:
