@@ -35,7 +35,7 @@ def render() -> Iterator[tuple[Path, str]]:
         yield path, fill_blocks(path, {
             "predictions: publications": _publications(scores, words),
             "predictions: sources": _sources(scores, words),
-            "predictions: own runs": _own(scores, words),
+            "predictions: own runs": _own_runs(scores, words),
             "predictions: regret": _regret(scores, words),
             "predictions: factors": _factors(words),
         })  # fmt: skip
@@ -46,7 +46,7 @@ def _share(value: float) -> str:
 
 
 def _cells(score: Score) -> list[str]:
-    return [str(score.rows), _share(score.median), _share(score.mean), _share(score.held)]
+    return [str(score.rows), _share(score.median), _share(score.mean), _share(score.covered)]
 
 
 def _publications(scores: Scores, words: dict[str, Any]) -> str:
@@ -70,16 +70,16 @@ def _sources(scores: Scores, words: dict[str, Any]) -> str:
     return table(words["sources"], "<<>>>>", rows)
 
 
-def _own(scores: Scores, words: dict[str, Any]) -> str:
+def _own_runs(scores: Scores, words: dict[str, Any]) -> str:
     width = learn.load().interval
     rows = [[str(count), *_cells(score)[1:], f"× {math.exp(width[count]):.2f}"]
-            for count, score in scores.own.items()]  # fmt: skip
+            for count, score in scores.by_own_runs.items()]  # fmt: skip
     return table(words["own"], ">>>>>", rows)
 
 
 def _regret(scores: Scores, words: dict[str, Any]) -> str:
-    rows = [[f"`{one.source}`", str(one.sweeps), _share(one.chosen), _share(one.chance),
-             f"{one.chosen / one.chance:.2f}"] for one in scores.regret]  # fmt: skip
+    rows = [[f"`{regret.source}`", str(regret.sweeps), _share(regret.chosen), _share(regret.chance),
+             f"{regret.chosen / regret.chance:.2f}"] for regret in scores.regret]  # fmt: skip
     return table(words["regret"], "<>>>>", rows)
 
 
