@@ -287,11 +287,12 @@ def test_an_unknown_ref_is_named(book: Path) -> None:
     assert done.returncode == 2 and "v9: no such commit" in done.stderr
 
 
-def test_a_word_that_only_looks_like_a_path_is_unknown(book: Path) -> None:
-    (book / "src/notes.md").write_text("# A\n\nSee `example.com:443`, `node.js:18`, `a.py:3`.\n")
+def test_a_word_that_only_looks_like_a_path_is_no_citation(book: Path) -> None:
+    words = "`example.com:443`, `node.js:18`, `np.float32:4`, `a/b:3`, `C:\\x.py:12`"
+    (book / "src/notes.md").write_text(f"# A\n\nSee {words}, `a.py:3`.\n")
     commit_all(book, "words")
-    for row in audit(book):
-        assert (row["state"], row["certain"], row["proposals"]) == ("unknown", False, [])
+    [row] = audit(book)
+    assert (row["citation"], row["state"], row["proposals"]) == ("a.py:3", "unknown", [])
 
 
 def test_a_path_that_two_files_end_in_is_never_certain(book: Path) -> None:
