@@ -125,10 +125,12 @@ class _Auditor:
         else:
             self._cited.append(path)
             verdict = self._judge(candidate, paths, dates)
+        lines = citation.first, citation.last
+        if citation.symbol and verdict.proposals:
+            lines = verdict.proposals[0].start, verdict.proposals[0].end
         return AuditedCitation(
-            self._document, row, candidate.written or citation.text, path,
-            citation.first, citation.last, verdict.state, verdict.certain, verdict.proposals,
-            verdict.reason, verdict.dated,
+            self._document, row, candidate.written or citation.text, path, *lines,
+            verdict.state, verdict.certain, verdict.proposals, verdict.reason, verdict.dated,
         )  # fmt: skip
 
     def _judge(self, candidate: Candidate, paths: list[str], dates: list[str]) -> Verdict:
