@@ -29,6 +29,7 @@ from sitelab.contents import Contents, Source, newest_change
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, rebuild_cache, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
+from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
 from sitelab.theme import local_server, search_index
@@ -41,6 +42,7 @@ _citations: dict[Path, dict[str, ResolvedCitation]] = {}
 _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
 _todays_cards = recall_cards.TodaysCards()
+_wayfinding = Wayfinding()
 _full_outputs: dict[str, str] = {}
 _figure_files = [0]
 _waiting: list[local_server.WaitingServer] = []
@@ -154,7 +156,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Any:
-    """Make jinja2 compile the theme's templates once, and fill them for changed pages alone."""
+    """Guide readers from page to page; compile templates once, and fill them for changed pages."""
+    _wayfinding.guide(_language(config))
     env.bytecode_cache = FileSystemBytecodeCache(str(_tree.folder.parent))
     return rebuild_cache.CachedEnvironment(env)
 
@@ -180,6 +183,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning("%s", fault.format(file, root))
     live_citations.write_cards(content.cards, language, Path(config.site_dir))
     page.meta["mark"] = content.mark
+    _wayfinding.add(content.html, page)
     if uri == CHANGELOG:  # in English, also in the Spanish site
         return f'<div lang="en">{content.html}</div>'
     return _todays_cards.add(content.html, page, language)
