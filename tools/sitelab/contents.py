@@ -100,7 +100,7 @@ class Contents:
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
-        embed_drawings(page)
+        embed_drawings(page, language)
         hide_from_search(page)
         faults = [
             Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")

@@ -16,19 +16,19 @@
   const GANTT = `
     .titleText, .grid .tick text { font-size: 13px; }
     .grid .tick line { opacity: 0.4; }
-    .task0, .active0 { fill: var(--sum-soft); stroke: var(--sum); }
-    .task1, .active1 { fill: var(--shard-a-soft); stroke: var(--shard-a); }
+    .task0, .active0 { fill: var(--sent-soft); stroke: var(--sent); }
+    .task1, .active1 { fill: var(--own-soft); stroke: var(--own); }
     .taskText, .taskText0, .taskText1, .taskTextOutsideLeft, .taskTextOutsideRight {
       fill: var(--md-default-fg-color) !important;
     }`;
-  // In the colours of the front page's figure: what is a rank's own, and what all ranks send. A
-  // diagram says which is which: `row["FFN down: row"]:::own`, `sum(["all-reduce"]):::sent`.
+  // In the colours of meanings.css, as the kept drawings are. A diagram says which is which:
+  // `row["FFN down: row"]:::own`, `sum(["all-reduce"]):::sent`.
   const PARTS = `
-    .node.own :is(rect, path, polygon) { fill: var(--shard-a-soft); stroke: var(--shard-a); }
-    .node.sent :is(rect, path, polygon) { fill: var(--sum-soft); stroke: var(--sum); stroke-width: 2px; }
-    .node.partial :is(rect, path, polygon) { fill: var(--sum-soft); stroke: var(--sum); stroke-dasharray: 4 3; }
-    .node.rank0 :is(rect, path, polygon) { fill: var(--shard-a-soft); stroke: var(--shard-a); }
-    .node.rank1 :is(rect, path, polygon) { fill: var(--shard-b-soft); stroke: var(--shard-b); }
+    .node.own :is(rect, path, polygon) { fill: var(--own-soft); stroke: var(--own); }
+    .node.sent :is(rect, path, polygon) { fill: var(--sent-soft); stroke: var(--sent); stroke-width: 2px; }
+    .node.partial :is(rect, path, polygon) { fill: var(--partial-soft); stroke: var(--partial); }
+    .node.rank0 :is(rect, path, polygon) { fill: var(--own-soft); stroke: var(--own); }
+    .node.rank1 :is(rect, path, polygon) { fill: var(--rank-1-soft); stroke: var(--rank-1); }
     .node:is(.own, .sent, .partial, .rank0, .rank1) .nodeLabel { color: var(--md-default-fg-color); }
     .node.sent .nodeLabel { font-weight: 700; }`;
   // What lies below words in the dark, in the page's own blue; of mermaid's, two are too pale for
