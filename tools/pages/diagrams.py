@@ -26,7 +26,18 @@ WIDTHS = {"flowchart": {"any": 0}, "gantt": {"wide": 700, "narrow": 340}}
 CLASSES = {
     *("node", "cluster", "cluster-label", "edgeLabel", "background", "flowchart-link"),
     *("edge-pattern-dotted", "arrowMarkerPath", "own", "sent", "partial", "rank0", "rank1"),
-    *("grid", "tick", "domain", "section", "section1", "task", "task0", "task1", "milestone"),
+    *(
+        "grid",
+        "tick",
+        "domain",
+        "section",
+        "section1",
+        "task",
+        "box",
+        "task0",
+        "task1",
+        "milestone",
+    ),
     *("taskText", "taskTextOutsideRight", "taskTextOutsideLeft", "titleText", "sectionTitle"),
 }
 DROPPED = {"style", "id", "role", "transform-origin", "fill", "stroke", "font-family", "opacity"}
@@ -41,7 +52,7 @@ _DRAW = """async ([text, width]) => {
     flowchart: { htmlLabels: false, nodeSpacing: 28, rankSpacing: 32, padding: 10,
       wrappingWidth: 170, subGraphTitleMargin: { top: 4, bottom: 14 } },
     gantt: { useWidth: width || undefined, fontSize: 12, sectionFontSize: 12,
-      leftPadding: width < 500 ? 84 : 110, rightPadding: 8 },
+      leftPadding: width < 500 ? 94 : 110, rightPadding: 8 },
   });
   return (await mermaid.render("drawing", text)).svg;
 }"""
@@ -128,7 +139,7 @@ def _simplify_element(element: ElementTree.Element, name: str) -> None:
         element.tag = f"{_SVG}rect"
         del element.attrib["d"]
         box = {"x": min(x), "y": min(y), "width": width, "height": height, "rx": height / 2}
-        element.attrib |= {key: str(value) for key, value in box.items()}
+        element.attrib |= {key: str(value) for key, value in box.items()} | {"class": "box"}
     kept = " ".join(part for part in element.get("class", "").split() if part in CLASSES)
     for key in list(element.attrib):
         if key == "id" and tag == "marker":

@@ -243,6 +243,12 @@ REFUSED = [
     ("`pkg/work.py#add_three`", "N201", "no symbol"),
     ("`rk.py:4-6`", "N203", "no source has"),
     ("`docs/it's gone.md:L1`", "N203", "no source has"),
+    ("`gone.py:4-6`", "N203", "no source has"),
+    ("`lib/gone.rs:4`", "N203", "no source has"),
+    ("`np.float32:L4`", "N203", "no source has"),
+    ("node.js, line 18", "N203", "no source has"),
+    ("`s:gone.zig:3`", "N203", "no source has"),
+    ("`typo:gone.py:3`", "N203", "no source `typo`"),
 ]  # fmt: skip
 
 
@@ -263,6 +269,15 @@ NO_CITATION = [
     "https://docs.example.org/guide.html#l12",
     "https://example.org/o/s/issues/12#issuecomment-9000",
     "[a page](https://example.org/handbook.md#section-2)",
+    "`node.js:18`",
+    "node.js:18, 20",
+    "`np.float32:4`",
+    "`docker.io/x:12`",
+    "`a/b:3`",
+    "`localhost:8080` and `db.internal:5432` and `localhost:5000/img:3`",
+    '`File "x.py", line 3` and File "x.py", line 3, in f',
+    r"`C:\x.py:12` and C:\x.py:12",
+    "`C:/x.py:12` and C:/x.py:12",
 ]
 
 
@@ -295,6 +310,13 @@ def test_a_known_path_with_lines_near_by_is_counted_and_strictly_refused(
 def test_a_path_that_no_tree_has_is_not_counted(lab: Lab) -> None:
     report = lab.judge("`pkg/work.py:L4-L6`; `mine/run.py` prints it, on its line 9", strict=True)
     assert report.findings == []
+
+
+def test_without_a_tree_only_an_ending_of_code_makes_a_path(lab: Lab) -> None:
+    lab.judge("`pkg/work.py:L4-L6`")
+    lab.write("The name `add_one`: `pkg/work.py:L4-L6`, `np.float32:4`, `a/b:3`, `gone.py:9`")
+    found = lab.check(mirror=False).findings
+    assert [(each.code, "gone.py" in each.message) for each in found] == [("N213", True)]
 
 
 def test_lines_of_a_citation_near_by_are_its_own(lab: Lab) -> None:

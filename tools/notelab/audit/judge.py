@@ -1,11 +1,12 @@
 """Judges one citation: what its lines said when it was written, and where that is now."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
-from notelab.audit.alternatives import find_definition, place_at
+from notelab.audit.alternatives import find_definition, find_whole, place_at
 from notelab.audit.mentions import (
     COMMENT,
     Fit,
@@ -23,6 +24,7 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
+_EXTENDS = re.compile(r"\s*(?:unsafe\s+)?impl\b")  # what another line defines
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
 
@@ -141,17 +143,24 @@ def _judge_carried(
         return Verdict("right" if is_same else "moved", places, False, reason, dated)
     if change.new is not None:
         is_same = change.new == place
+        whole = find_whole(carried.old, new, place, mentions) if new else None
+        if whole and whole.end > change.new.end:
+            is_slip = whole.end == change.new.end + 1 and not is_same
+            places = [whole, change.new] if is_slip else [change.new, whole]
+            reason = f"the text of {dated[:12]}, which is not all of `{mentions[0].name}`"
+            return Verdict("right" if is_same else "moved", places, False, reason, dated)
         certain = not is_same and _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
         return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
-    proposals = [definition] if definition else []
+    whole = find_whole(carried.old, new, place, mentions) if new else None
+    proposals = [each for each in (whole, definition) if each]
     for each in change.proposals:  # others may be the same place, a line longer or shorter
         near = [p for p in proposals if p.path == each.path and p.start <= each.end]
         proposals += [] if any(each.start <= p.end for p in near) else [each]
     if new is not None:
         named = _rank_by_names(new, place, mentions, expected=proposals[:1])
         defined = [p for p, fit in named if fit.defines and fit.mention is mentions[0]]
-        if carried.fit.defines and defined and (not proposals or defined[0] not in proposals):
+        if carried.fit.defines and defined and not whole and defined[0] not in proposals:
             proposals = [*defined[:1], *proposals]
         proposals = proposals or [each for each, _ in named]
     if not change.proposals and not proposals:
@@ -220,7 +229,8 @@ def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
         outer = Mention(qualifier, qualifier, 1)
         return not names_enclosing(old, place.start, place.end, outer)
     rows = (row for row in old.rows_by_name.get(name, []) if not place.start <= row <= place.end)
-    return any(is_definition(old, row, name) for row in rows)
+    others = (row for row in rows if not _EXTENDS.match(old.lines[row - 1]))
+    return any(is_definition(old, row, name) for row in others)
 
 
 def _judge_by_names(

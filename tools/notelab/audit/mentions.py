@@ -16,6 +16,7 @@ _CODE = re.compile(r"`+([^`]+)`+")
 # Words in plain text that can only be identifiers: with an underscore, a call, or a capital inside.
 _IDENTIFIER = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\(\)))")
 _CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
+_HYPHENATED = re.compile(r"(?<![\w)\]-])-*[a-z][a-z\d]*(?:-[a-z\d]+)+(?![\w(.-])")  # no identifier
 _END = re.compile(r"[.;!?][*_)\"]*(?:\s|\Z)|\n\s*(?:[-*+]|\d+[.)])\s|\|")
 _NEAR, _SIDE, _SENTENCE, _BLOCK, _HEADING = 1.0, 0.8, 0.4, 0.2, 0.1
 _KEYWORDS = frozenset(
@@ -127,6 +128,7 @@ def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
 
 def _split_code(code: str, weight: float, *, is_rival: bool) -> Iterable[Mention]:
     """Yield the names of a code span; the first chain of it is what the span is about."""
+    code = _HYPHENATED.sub(" ", code)
     for index, match in enumerate(_CHAIN.finditer(code)):
         chain = re.sub(r"::|#|->", ".", match[0])
         name = base_name(chain)

@@ -30,6 +30,8 @@ RANGE_IN_TEXT = re.compile(rf"{RANGE}(?:\s?(?:to|a|{DASH})\s?L?\d+)?")
 _DIGITS = re.compile(r"\d+")
 _COLUMN = re.compile(r"(?<=\d)[C:]\d+")
 _LONG_NUMBER = re.compile(r"\d{10,}")
+_EXPLICIT = re.compile(rf"(?<![^\W\d])L\d|\b{LINE_WORD}\s")  # lines, not only numbers
+WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _ADDRESS = re.compile(r"[\w.:-]*\.(?:\d+|com|org|net|io|dev|local)")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _CODE_PUNCTUATION = re.compile(r"[\[\](){}=,'\"]")
@@ -83,6 +85,20 @@ def parse_all(code: str, span: Span) -> Iterator[Citation]:
         yield Citation(text, source, path, first, last, why, span, form=at)
 
 
+def is_only_a_word(citation: Citation, *, has_kin: bool | None) -> bool:
+    """Tell whether a path that no source has isn't meant as one: `node.js:18`, `np.float32:4`.
+
+    Args:
+        citation: the citation.
+        has_kin: whether a source has a file with this ending; None if no tree was read.
+    """
+    has_form = citation.form in ("code", "apart", "range") and not citation.repository
+    if not has_form or has_kin or _EXPLICIT.search(citation.text):
+        return False
+    has_ending = FILE_ENDING.search(citation.path) is not None
+    return not has_ending or (has_kin is False and "/" not in citation.path)
+
+
 def parse_range(range: str) -> tuple[int, int, str]:
     """Return the first line and the last line of a written range, and what is wrong with it or ''.
 
@@ -124,6 +140,8 @@ def _match(code: str, *, maybe: bool = False) -> re.Match[str] | None:
         "9" * 9, _INVISIBLE.sub("", code[:_MAX_CHARACTERS] + code[_MAX_CHARACTERS:][-99:])
     )
     code = _strip_quotes(code)
+    if WINDOWS_PATH.match(code) and not _EXPLICIT.search(code):
+        return None
     symbol = _SYMBOL.fullmatch(code)
     if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
         return symbol

@@ -18,6 +18,7 @@ from notelab.page.citation_syntax import (
     FILE_ENDING,
     LINE_WORD,
     RANGE,
+    WINDOWS_PATH,
     parse_range,
     parse_ranges,
     split_source,
@@ -35,7 +36,7 @@ _TOKEN = re.compile(
     rf"(?P<address>https?://[^\s<>\"`{CODE}-{LINK_END}]+)"
     rf"|{CODE}(?P<code>[^{CODE_END}]*){CODE_END}"
     rf"|(?P<link>{LINK})|(?P<end>{LINK_END})"
-    r"|(?<![\w./:#@-])(?P<path>(?=[\w:-]*[./\[])(?:[A-Za-z][\w-]{0,39}:(?=[\w./]))?"
+    r"|(?<![\w./:#@\\-])(?P<path>(?=[\w:-]*[./\[])(?:[A-Za-z][\w-]{0,39}:(?=[\w./]))?"
     r"[\w./~](?:[\w./~\\-]|\[\w+\])*+)"
     rf"|(?P<attached>[:#]L?\d+(?:C\d+|:\d+(?!\w))?{_TO}{_MORE})"
     rf"|(?<![\w/.-])(?P<lines>(?:{LINE_WORD} |L){RANGE}{_TO}(?:{_AND}L?\d+{_TO})*)"
@@ -321,6 +322,8 @@ def _is_lines(token: _Token) -> bool:
 def _is_path(token: _Token, lines: _Token) -> bool:
     """Return whether a token can be the path of the lines next to it."""
     if token.kind not in ("code", "path") or re.search(r"\s", token.text):
+        return False
+    if WINDOWS_PATH.match(token.text):
         return False
     explicit = lines.kind == "attached" and lines.text.startswith(":L")
     return FILE_ENDING.search(token.text) is not None or (explicit and token.kind == "path")
