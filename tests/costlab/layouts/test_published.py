@@ -48,28 +48,28 @@ def test_published_scores_reach_what_was_wanted() -> None:
     every = learn.average(scores.publications)
     assert every.median <= 0.12
     assert every.mean <= 0.16
-    assert 0.75 <= every.held <= 0.85
-    assert scores.own[4].median <= 0.08
-    for one in scores.regret:
-        assert one.chosen <= one.chance / 3
+    assert 0.75 <= every.covered <= 0.85
+    assert scores.by_own_runs[4].median <= 0.08
+    for regret in scores.regret:
+        assert regret.chosen <= regret.chance / 3
 
 
 @pytest.mark.ci
 def test_factors_and_scores_are_those_of_the_published_runs() -> None:
     fitted, scores = learn.score()
-    kept = learn.load()
-    assert fitted.rows == kept.rows == len(runs.timed())
-    assert np.allclose(fitted.values(), kept.values(), atol=0.01)
+    stored = learn.load()
+    assert fitted.rows == stored.rows == len(runs.timed())
+    assert np.allclose(fitted.values(), stored.values(), atol=0.01)
     written = msgspec.json.decode(predictions.SCORES.read_bytes(), type=Scores)
-    ours, theirs = learn.average(scores.publications), learn.average(written.publications)
-    assert ours.median == pytest.approx(theirs.median, abs=0.002)
-    assert ours.mean == pytest.approx(theirs.mean, abs=0.002)
+    now, then = learn.average(scores.publications), learn.average(written.publications)
+    assert now.median == pytest.approx(then.median, abs=0.002)
+    assert now.mean == pytest.approx(then.mean, abs=0.002)
 
 
 def test_the_terms_of_a_layer_are_the_work_over_the_data_sheets_rates() -> None:
     run = runs.Run(
-        card="H100", ranks=16, layers=8, hidden=1024, ffn=4096, heads=16, groups=16,
-        vocabulary=50000, sequence=2048, batch=16, stack="fsdp", tensor=8, pipeline=1,
+        card="H100", ranks=16, layers=8, hidden=1024, ffn=4096, heads=16, kv_heads=16,
+        vocabulary=50000, sequence=2048, global_batch=16, stack="fsdp", tensor=8, stages=1,
         micro_batch=2, zero=3, recompute="full",
     )  # fmt: skip
     work = step_time.count(run)

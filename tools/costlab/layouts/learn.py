@@ -71,18 +71,19 @@ def slopes(work: Mapping[str, NDArray[Any]], logs: Array, step: float = 1e-4) ->
                     axis=1) / step  # fmt: skip
 
 
-def learn_own(slope: Array, missed: Array, others: Array) -> Array:
+def learn_own(slope: Array, missed: Array, unmeasured: Array) -> Array:
     """Return what own runs take off the errors of other runs, in logarithms.
 
     Args:
         slope: of the own runs, from `slopes`.
         missed: predicted less measured log seconds of the own runs.
-        others: slopes of the runs to correct.
+        unmeasured: slopes of the runs to correct.
     """
-    own, rest = (np.insert(rows, 0, 1, axis=1) for rows in (slope, others))
+    measured, rest = (np.insert(rows, 0, 1, axis=1) for rows in (slope, unmeasured))
     spread = np.r_[MACHINE, np.full(slope.shape[1], FACTOR)] ** 2
-    noise = OWN_ROW**2 * np.eye(len(own))
-    moved = spread * (own.T @ np.linalg.solve(own * spread @ own.T + noise, missed))
+    noise = OWN_ROW**2 * np.eye(len(measured))
+    covariance = measured * spread @ measured.T + noise
+    moved = spread * (measured.T @ np.linalg.solve(covariance, missed))
     return np.asarray(rest @ moved)
 
 
@@ -129,9 +130,9 @@ def with_own_runs(rows: Rows, count: int) -> dict[str, Array]:
         errors = []
         for _ in range(DRAWS if count else 1):
             order = random.permutation(index)
-            own, rest = order[:count], order[count:]
-            taken = learn_own(rows.slope[own], rows.missed[own], rows.slope[rest]) if count else 0
-            errors.append(rows.missed[rest] - taken)
+            drawn, rest = order[:count], order[count:]
+            example = rows.slope[drawn], rows.missed[drawn]
+            errors.append(rows.missed[rest] - learn_own(*example, rows.slope[rest]))
         remain[name] = np.concatenate(errors)
     return remain
 
@@ -165,7 +166,8 @@ def regret(rows: Rows, source: str) -> tuple[int, float, float]:
     for run, missed in zip(rows.runs, rows.missed, strict=True):
         if run.source == source:
             day = run.place[-5:] if source == "bloom-prequel" else ""  # its machine changed
-            key = (run.layers, run.hidden, run.heads, run.batch, run.ranks, run.sequence, day)
+            model = (run.layers, run.hidden, run.heads, run.sequence)
+            key = (*model, run.global_batch, run.ranks, day)
             sweeps.setdefault(key, []).append((run.seconds * float(np.exp(missed)), run.seconds))
     costs = []
     for sweep in sweeps.values():
@@ -185,7 +187,7 @@ class Score(msgspec.Struct):
     rows: int
     median: float
     mean: float
-    held: float  # share in the interval
+    covered: float  # share in the interval
 
 
 class Regret(msgspec.Struct):
@@ -203,7 +205,7 @@ class Scores(msgspec.Struct):
     publications: list[Score]
     rows: Score  # each row alike
     sources: list[Score]
-    own: dict[int, Score]  # by own runs, over sources: their mean
+    by_own_runs: dict[int, Score]  # by own runs, over sources: their mean
     regret: list[Regret]
 
 
@@ -211,37 +213,37 @@ def score() -> tuple[Fitted, Scores]:
     """Leave each publication out, and fit to all: the constants, and how wrong they are."""
     rows, logs = leave_out()
     by = {name: rows.missed[rows.publication == name] for name in sorted(set(rows.publication))}
-    width, held = {0: widen(by)}, coverage(by)
+    width, covered = {0: widen(by)}, coverage(by)
     tables = {name: rows.missed[rows.source == name] for name in sorted(set(rows.source))}
-    held_rows = sum(held[name] * len(errors) for name, errors in by.items()) / len(rows.runs)
+    covered_rows = sum(covered[name] * len(errors) for name, errors in by.items()) / len(rows.runs)
     inside = {name: float(np.mean(np.abs(errors) <= width[0])) for name, errors in tables.items()}
-    own = {}
+    by_own_runs = {}
     for count in OWN_RUNS:
         remain = {name: errors for name, errors in with_own_runs(rows, count).items()
                   if len(tables[name]) >= FEWEST}  # fmt: skip
         shares = coverage(remain)
         width.setdefault(count, widen(remain))
-        own[count] = _mean(str(count), [_score(name, errors, shares[name])
+        by_own_runs[count] = _mean(str(count), [_score(name, errors, shares[name])
                                         for name, errors in remain.items()])  # fmt: skip
     return (
         Fitted(dict(zip(NAMES, np.round(logs, 4).tolist(), strict=True)),
                {count: round(value, 4) for count, value in width.items()},
                len(rows.runs), len(by)),
-        Scores([_score(name, errors, held[name]) for name, errors in by.items()],
-               _score("", rows.missed, held_rows),
-               [_score(name, errors, inside[name]) for name, errors in tables.items()], own,
+        Scores([_score(name, errors, covered[name]) for name, errors in by.items()],
+               _score("", rows.missed, covered_rows),
+               [_score(name, errors, inside[name]) for name, errors in tables.items()], by_own_runs,
                [Regret(name, *regret(rows, name)) for name in SWEPT]),
     )  # fmt: skip
 
 
-def _score(name: str, errors: Array, held: float) -> Score:
+def _score(name: str, errors: Array, covered: float) -> Score:
     off = np.abs(np.expm1(errors))
-    return Score(str(name), len(errors), float(np.median(off)), float(off.mean()), held)
+    return Score(str(name), len(errors), float(np.median(off)), float(off.mean()), covered)
 
 
 def _mean(name: str, scores: Sequence[Score]) -> Score:
-    median, mean, held = np.mean([(s.median, s.mean, s.held) for s in scores], axis=0)
-    return Score(name, sum(s.rows for s in scores), float(median), float(mean), float(held))
+    median, mean, covered = np.mean([(s.median, s.mean, s.covered) for s in scores], axis=0)
+    return Score(name, sum(s.rows for s in scores), float(median), float(mean), float(covered))
 
 
 def average(scores: Sequence[Score]) -> Score:

@@ -11,14 +11,14 @@ import click
 import msgspec
 import numpy as np
 
-from costlab.layouts import learn, runs, step_time
+from costlab.layouts import learn, memory, runs, step_time
+from costlab.layouts.model import Model, Plan
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
-from shardlab.proofs.formulas import memory
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-UNCOUNTED = 1 / 0.75  # the calculator of theory 08 is 25 % low on BLOOM's published runs
-LAYOUT = ("tensor", "pipeline", "virtual", "context", "zero", "micro_batch", "recompute")
+UNCOUNTED = 1.12  # published memory of BLOOM's runs over the sum of what is counted, median
+LAYOUT = ("tensor", "stages", "chunks", "context", "zero", "micro_batch", "recompute")
 
 
 class Prediction(msgspec.Struct):
@@ -36,38 +36,41 @@ class Prediction(msgspec.Struct):
     gb: float | None = None
 
 
-def predict(asked: Sequence[Run], own: Sequence[Run] = ()) -> list[Prediction]:
+def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     """Predict runs, corrected by own measured runs of the same machine.
 
     Raises:
         ValueError: a run can't be, or an own run has no seconds.
     """
-    for run in (*asked, *own):
+    for run in (*wanted, *measured_runs):
         runs.check(run)
-    if any(not 0 < run.seconds < runs.MOST for run in own):
+    if any(not 0 < run.seconds < runs.MOST for run in measured_runs):
         raise ValueError("a measured run needs seconds=NUMBER, more than 0")
     fitted = learn.load()
     logs = fitted.values()
-    work = step_time.tabulate(asked)
+    work = step_time.tabulate(wanted)
     parts = step_time.terms(work, logs)
     seconds = np.sum(list(parts.values()), axis=0)
-    if own:
-        measured = step_time.tabulate(own)
-        missed = step_time.log_seconds(measured, logs) - np.log([run.seconds for run in own])
-        taken = learn.learn_own(learn.slopes(measured, logs), missed,
+    if measured_runs:
+        measured = step_time.tabulate(measured_runs)
+        missed = step_time.log_seconds(measured, logs) - np.log(
+            [run.seconds for run in measured_runs]
+        )
+        correction = learn.learn_own(learn.slopes(measured, logs), missed,
                                 learn.slopes(work, logs))  # fmt: skip
-        seconds = seconds * np.exp(-taken)
-    width = np.exp(fitted.interval[max(k for k in fitted.interval if k <= len(own))])
+        seconds = seconds * np.exp(-correction)
+    width = np.exp(fitted.interval[max(k for k in fitted.interval if k <= len(measured_runs))])
     shown = []
-    for index, run in enumerate(asked):
+    for index, run in enumerate(wanted):
         took, factor = float(seconds[index]), float(width)
         share = {name: float(part[index]) for name, part in parts.items()}
         total = sum(share.values())
-        tokens = run.batch * run.sequence / took / run.ranks
+        tokens = run.global_batch * run.sequence / took / run.ranks
         rate = CARDS[run.card].flops[min(16, BITS[run.dtype])] * 1e12
         shown.append(Prediction(
             {name: getattr(run, name) for name in ("card", "ranks", "stack", *LAYOUT)},
-            took, took / factor, took * factor, len(own), max(share, key=share.__getitem__),
+            took, took / factor, took * factor, len(measured_runs),
+            max(share, key=share.__getitem__),
             {name: took * part / total for name, part in share.items()}, tokens,
             tokens * flops_per_token(run) / rate,
         ))  # fmt: skip
@@ -76,32 +79,33 @@ def predict(asked: Sequence[Run], own: Sequence[Run] = ()) -> list[Prediction]:
 
 def flops_per_token(run: Run) -> float:
     """Return a token's operations in forward and backward, without recomputation."""
-    dim = run.head_dim or run.hidden // run.heads
-    layer = run.hidden * (2 * dim * (run.heads + run.groups) + (2 + run.gated) * run.ffn)
+    dim = run.head_size or run.hidden // run.heads
+    layer = run.hidden * (2 * dim * (run.heads + run.kv_heads) + (2 + run.gated) * run.ffn)
     attention = 6 * run.layers * run.sequence * run.heads * dim  # half of the square
     return 6 * (run.layers * layer + run.hidden * run.vocabulary) + attention
 
 
-def layouts(base: Run) -> Iterator[Run]:
-    """Yield the layouts of a run's ranks that can be: tensor within a domain, stages over it."""
+def layouts(base: Run) -> Iterator[tuple[Run, float]]:
+    """Yield the layouts of a run's ranks that can be, tensor within a domain, and their GB."""
     divisors = [n for n in range(1, base.ranks + 1) if base.ranks % n == 0]
     in_memory = STACKS[base.stack].attention in ("softmax", "eager")
     again = RECOMPUTE if in_memory else ("none", "full")  # selective drops scores, else not kept
     tensors = [n for n in divisors if n <= min(8, CARDS[base.card].domain)]
-    for tensor, pipeline, micro_batch, recompute in itertools.product(
+    for tensor, stages, micro_batch, recompute in itertools.product(
         tensors, divisors, MICRO_BATCHES, again
     ):
-        run = msgspec.structs.replace(base, tensor=tensor, pipeline=pipeline, virtual=1,
+        run = msgspec.structs.replace(base, tensor=tensor, stages=stages, chunks=1,
                                       micro_batch=micro_batch, recompute=recompute)  # fmt: skip
         try:
             runs.check(run)
+            gb = estimate_gb(run)
         except ValueError:
             continue
-        yield run
+        yield run, gb
 
 
 def parse_own(text: str, base: Run) -> Run:
-    """Return an own run from `tensor=8,pipeline=2,seconds=14.2`; what it doesn't name is base's."""
+    """Return an own run from `tensor=8,stages=2,seconds=14.2`; what it doesn't name is base's."""
     named = dict(part.partition("=")[::2] for part in text.split(","))
     unknown = [name for name in named if name not in Run.__struct_fields__]
     if unknown or "" in named.values():
@@ -113,38 +117,48 @@ def parse_own(text: str, base: Run) -> Run:
         raise ValueError(f"--measured {text!r}: {fault}") from None
 
 
-def rank(base: Run, own: Sequence[Run] = ()) -> list[Prediction]:
+def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     """Predict the layouts that fit into a card's memory, fastest first.
 
     Raises:
         ValueError: the run can't be, or no layout fits.
     """
-    runs.check(msgspec.structs.replace(base, tensor=1, pipeline=1, virtual=1, context=1,
-                                       batch=base.ranks, micro_batch=1))  # fmt: skip
+    runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1,
+                                       global_batch=base.ranks, micro_batch=1))  # fmt: skip
     room = CARDS[base.card].gb
-    fitting = [(run, gb) for run in layouts(base) if (gb := estimate_gb(run)) <= room]
+    fitting = [(run, gb) for run, gb in layouts(base) if gb <= room]
     if not fitting:
         raise ValueError(f"no layout of {base.ranks} {base.card} fits into {room:g} GB a card")
-    found = predict([run for run, _ in fitting], own)
-    for prediction, (_, gb) in zip(found, fitting, strict=True):
+    predictions = predict([run for run, _ in fitting], measured_runs)
+    for prediction, (_, gb) in zip(predictions, fitting, strict=True):
         prediction.gb = gb
-    return sorted(found, key=lambda prediction: prediction.seconds)
+    return sorted(predictions, key=lambda prediction: prediction.seconds)
 
 
 def estimate_gb(run: Run) -> float:
-    """Return the bytes of the fullest rank, with what the calculator was low by, in 10⁹."""
-    flash = STACKS[run.stack].attention in ("flash", "cudnn") and run.recompute == "none"
-    model = memory.Model(
-        layers=run.layers, hidden=run.hidden, heads=run.heads, sequence=run.sequence,
-        vocabulary=run.vocabulary, ffn=run.ffn * (3 if run.gated else 2) // 2, groups=run.groups,
+    """Return the bytes of the fullest rank, with what is not counted of a stack, in 10⁹."""
+    stack = STACKS[run.stack]
+    model = Model(
+        layers=run.layers, hidden=run.hidden, heads=run.heads, vocabulary=run.vocabulary,
+        kv_heads=run.kv_heads, head_size=run.head_size, ffn=run.ffn, gated=run.gated,
+        tied=not run.gated, norm="rms" if run.gated else "layer", bias=not run.gated,
     )  # fmt: skip
-    plan = memory.Plan(
-        tensor=run.tensor, stages=run.pipeline, data=run.data, micro_batch=run.micro_batch,
-        micro_batches=run.micro_batches, chunks=run.virtual, context=run.context, zero=run.zero,
-        sequence_parallel=STACKS[run.stack].sequence_parallel and run.tensor > 1,
-        recompute="selective" if flash else run.recompute,
+    plan = Plan(
+        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
+        chunks=run.chunks, sequence_parallel=stack.sequence_parallel and run.tensor > 1,
+        micro_batch=run.micro_batch, sequence=run.sequence, global_batch=run.global_batch,
+        recompute=run.recompute, zero=run.zero, layers=_layers(run),
+        attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
     )  # fmt: skip
-    return UNCOUNTED * memory.total(model, plan) / 1e9
+    return UNCOUNTED * max(sum(rank.values()) for rank in memory.all_ranks(model, plan)) / 1e9
+
+
+def _layers(run: Run) -> tuple[int, ...]:
+    """Return the layers of each stage where they are uneven; () for even ones."""
+    if run.layers % run.stages == 0 or run.chunks > 1:
+        return ()
+    more = run.layers % run.stages
+    return tuple(run.layers // run.stages + (stage < more) for stage in range(run.stages))
 
 
 def _options(command: Callable[..., int]) -> Callable[..., int]:
@@ -177,53 +191,56 @@ def command(
     """
     try:
         base = _read(config, named)
-        own = [parse_own(text, base) for text in measured]
-        found = rank(base, own) if search else predict([base], own)
+        measured_runs = [parse_own(text, base) for text in measured]
+        predictions = rank(base, measured_runs) if search else predict([base], measured_runs)
     except ValueError as fault:
         raise click.UsageError(str(fault)) from None
     if output_format == "json":
         from msgspec import json
 
-        click.echo(json.format(json.encode(found if search else found[0]), indent=1).decode())
+        encoded = json.encode(predictions if search else predictions[0])
+        click.echo(json.format(encoded, indent=1).decode())
     elif search:
-        _show_layouts(found)
+        _show_layouts(predictions)
     else:
-        _show(found[0])
+        _show(predictions[0])
     return 0
 
 
 def _read(config: Path | None, named: dict[str, Any]) -> Run:
     """Return the run that the options name, with a model's config where they name none."""
-    asked = {name: value for name, value in named.items() if value is not None}
+    wanted = {name: value for name, value in named.items() if value is not None}
     model = runs.read_config(config) if config else {}
-    whole = {**model, **asked}
-    for name in ("groups", "head_dim"):  # 0 is not named
-        whole[name] = asked.get(name) or model.get(name, 0)
-    for name in ("ranks", "layers", "hidden", "ffn", "heads", "vocabulary", "sequence", "batch"):
+    whole = {**model, **wanted}
+    for name in ("kv_heads", "head_size"):  # 0 is not named
+        whole[name] = wanted.get(name) or model.get(name, 0)
+    for name in runs.REQUIRED:
         if name not in whole:
-            raise ValueError(f"--{name} is missing: name it, or a --config that has it")
-    whole["groups"] = whole["groups"] or whole["heads"]
+            raise ValueError(
+                f"--{name.replace('_', '-')} is missing: name it, or a --config that has it"
+            )
+    whole["kv_heads"] = whole["kv_heads"] or whole["heads"]
     return Run(**whole)
 
 
-def _show(found: Prediction) -> None:
+def _show(step: Prediction) -> None:
     from costlab.record.terminal import console
 
     say = console().print
-    say(f"[bold]{found.seconds:.3g} s[/] a step, {found.low:.3g} to {found.high:.3g} s "
-        f"with {learn.COVERAGE:.0%} (own runs: {found.own_runs})")  # fmt: skip
-    say(f"{found.tokens_per_second:,.0f} tokens/s and card, {found.mfu:.1%} of the data sheet's "
-        f"operations; most of it: {found.dominating}")  # fmt: skip
-    for name, seconds in found.terms.items():
-        say(f"  {name:<26}{seconds:10.3g} s {seconds / found.seconds:6.1%}")
+    say(f"[bold]{step.seconds:.3g} s[/] a step, {step.low:.3g} to {step.high:.3g} s "
+        f"with {learn.COVERAGE:.0%} (own runs: {step.own_runs})")  # fmt: skip
+    say(f"{step.tokens_per_second:,.0f} tokens/s and card, {step.mfu:.1%} of the data sheet's "
+        f"operations; most of it: {step.dominating}")  # fmt: skip
+    for name, seconds in step.terms.items():
+        say(f"  {name:<26}{seconds:10.3g} s {seconds / step.seconds:6.1%}")
 
 
-def _show_layouts(found: Sequence[Prediction]) -> None:
+def _show_layouts(predictions: Sequence[Prediction]) -> None:
     from costlab.record.terminal import console, tabulate
 
     head = [
         "tensor",
-        "pipeline",
+        "stages",
         "micro-batch",
         "recompute",
         "GB",
@@ -232,10 +249,10 @@ def _show_layouts(found: Sequence[Prediction]) -> None:
         "most of it",
     ]
     rows = [
-        (str(layout.run["tensor"]), str(layout.run["pipeline"]), str(layout.run["micro_batch"]),
+        (str(layout.run["tensor"]), str(layout.run["stages"]), str(layout.run["micro_batch"]),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",
          f"{layout.low:.3g} to {layout.high:.3g}", layout.dominating)
-        for layout in found[:SHOWN]
+        for layout in predictions[:SHOWN]
     ]  # fmt: skip
     tabulate(head, ">>><>>><", rows)
-    console().print(f"{len(found)} layouts fit; measure the first few before you choose")
+    console().print(f"{len(predictions)} layouts fit; measure the first few before you choose")

@@ -12,8 +12,8 @@ import msgspec
 PUBLISHED = Path(__file__).with_name("published.csv")
 SOURCES = Path(__file__).with_name("sources.toml")
 MOST = 10**9  # of a count in a run; more is a typing error
-COUNTS = ("ranks", "layers", "hidden", "ffn", "heads", "groups", "vocabulary", "sequence", "batch",
-          "tensor", "pipeline", "virtual", "context", "micro_batch")  # fmt: skip
+REQUIRED = ("ranks", "layers", "hidden", "ffn", "heads", "vocabulary", "sequence", "global_batch")
+COUNTS = (*REQUIRED, "kv_heads", "tensor", "stages", "chunks", "context", "micro_batch")
 RECOMPUTE = ("none", "selective", "full")
 BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 
@@ -75,9 +75,9 @@ class Run(msgspec.Struct, kw_only=True):
     Args:
         network: Gbit a second and card; 0 is the card's own.
         ffn: width of the feed-forward layer; with `gated` it has two products into that width.
-        groups: key-value heads.
+        kv_heads: heads of keys and values.
         zero: what data-parallel ranks cut: 0 nothing, 1 optimizer, 2 and gradients, 3 all.
-        batch: sequences of a step, over all ranks.
+        global_batch: sequences of a step, over all ranks.
     """
 
     card: str
@@ -86,18 +86,18 @@ class Run(msgspec.Struct, kw_only=True):
     hidden: int
     ffn: int
     heads: int
-    groups: int
+    kv_heads: int
     vocabulary: int
     sequence: int
-    batch: int
+    global_batch: int
     stack: str
     network: float = 0
-    head_dim: int = 0
+    head_size: int = 0
     gated: bool = False
     experts: int = 0
     tensor: int = 1
-    pipeline: int = 1
-    virtual: int = 1
+    stages: int = 1
+    chunks: int = 1
     context: int = 1
     zero: int = 1
     micro_batch: int = 1
@@ -113,12 +113,12 @@ class Run(msgspec.Struct, kw_only=True):
     @property
     def data(self) -> int:
         """Data-parallel ranks."""
-        return self.ranks // (self.tensor * self.pipeline * self.context)
+        return self.ranks // (self.tensor * self.stages * self.context)
 
     @property
     def micro_batches(self) -> int:
         """Micro-batches of a rank in a step."""
-        return self.batch // (self.data * self.micro_batch)
+        return self.global_batch // (self.data * self.micro_batch)
 
 
 def check(run: Run) -> None:
@@ -127,8 +127,8 @@ def check(run: Run) -> None:
         value = getattr(run, name)
         if not 0 < value < MOST:
             raise ValueError(f"{_flag(name)} is {value}; it must be from 1 to {MOST - 1:,}")
-    if not 0 <= run.zero <= 3 or run.network < 0 or run.head_dim < 0:
-        raise ValueError("--zero must be 0, 1, 2 or 3; --network and --head-dim not negative")
+    if not 0 <= run.zero <= 3 or run.network < 0 or run.head_size < 0:
+        raise ValueError("--zero must be 0, 1, 2 or 3; --network and --head-size not negative")
     for name, choices in (("card", CARDS), ("stack", STACKS), ("recompute", RECOMPUTE),
                           ("dtype", BITS)):  # fmt: skip
         if getattr(run, name) not in choices:
@@ -138,20 +138,20 @@ def check(run: Run) -> None:
         raise ValueError(f"{run.card} has no {run.dtype}: its data sheet names no such rate")
     if run.experts:
         raise ValueError("the model has experts; step times are fitted for dense models only")
-    grid = run.tensor * run.pipeline * run.context
-    share = f"tensor x pipeline x context = {grid}"
+    grid = run.tensor * run.stages * run.context
+    share = f"tensor x stages x context = {grid}"
     if run.ranks % grid:
         raise ValueError(f"{share} does not divide {run.ranks} ranks")
-    if run.batch % (run.data * run.micro_batch):
+    if run.global_batch % (run.data * run.micro_batch):
         raise ValueError(
-            f"a batch of {run.batch} is not a whole number of micro-batches: {run.data} "
+            f"a batch of {run.global_batch} is not a whole number of micro-batches: {run.data} "
             f"data-parallel ranks x {run.micro_batch} sequences"
         )
-    if run.heads % run.tensor or run.heads % run.groups:
-        raise ValueError(f"--tensor {run.tensor} and --groups {run.groups} must divide "
+    if run.heads % run.tensor or run.heads % run.kv_heads:
+        raise ValueError(f"--tensor {run.tensor} and --kv-heads {run.kv_heads} must divide "
                          f"{run.heads} heads")  # fmt: skip
-    if run.pipeline * run.virtual > run.layers + 2:  # some stacks count embedding and head, too
-        raise ValueError(f"{run.pipeline} stages x {run.virtual} parts are more than "
+    if run.stages * run.chunks > run.layers + 2:  # some stacks count embedding and head, too
+        raise ValueError(f"{run.stages} stages x {run.chunks} chunks are more than "
                          f"{run.layers} layers")  # fmt: skip
     if run.sequence % run.context:
         raise ValueError(f"--context {run.context} does not divide {run.sequence} tokens")

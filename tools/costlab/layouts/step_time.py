@@ -33,10 +33,10 @@ def count(run: Run) -> dict[str, Any]:
     wide = card.flops[16] * 1e12
     rate, memory = card.flops[BITS[run.dtype]] * 1e12, card.memory * 1e9
     link, network = card.link * 1e9, (run.network or card.network) / 8 * 1e9
-    t, p, cp = run.tensor, run.pipeline, run.context
+    t, p, cp = run.tensor, run.stages, run.context
     tokens = run.micro_batch * run.sequence / cp
-    hidden, heads, groups = run.hidden, run.heads / t, max(1.0, run.groups / t)
-    dim, into = run.head_dim or run.hidden // run.heads, 1 + run.gated
+    hidden, heads, groups = run.hidden, run.heads / t, max(1.0, run.kv_heads / t)
+    dim, into = run.head_size or run.hidden // run.heads, 1 + run.gated
     ffn, vocabulary = run.ffn / t, run.vocabulary / t
     again = run.recompute == "full"
     passes = 3 + again  # forward, two products in backward, and forward again
@@ -57,11 +57,11 @@ def count(run: Run) -> dict[str, Any]:
     inside = t * copies <= card.domain
     between = link if inside else min(link, network * max(1, card.domain // t))
     exchanged = (copies - 1) / copies / between
-    most = -(-run.layers // p)
-    last = run.layers - (p - 1) * most
+    deepest = -(-run.layers // p)
+    last = run.layers - (p - 1) * deepest
     if (run.layers + 2) % p == 0 and p > 2:  # stages that count embedding and head as layers
-        most = (run.layers + 2) // p
-        last = most - 1
+        deepest = (run.layers + 2) // p
+        last = deepest - 1
     return {
         "products": passes * 2 * tokens * weights / rate,
         "operands": passes * sum(2 * (tokens * (n + k) + n * k) for n, k in products) / memory,
@@ -78,14 +78,14 @@ def count(run: Run) -> dict[str, Any]:
         "gathered": weights * 6 * exchanged if run.zero == 3 else 0,
         "head products": 3 * head / wide,
         "head operands": 6 * (3 * tokens * vocabulary + vocabulary * hidden) / memory,
-        "sent": 4 * tokens * hidden / (t if stack.scatter else 1) / network * (p > 1) * run.virtual,
+        "sent": 4 * tokens * hidden / (t if stack.scatter else 1) / network * (p > 1) * run.chunks,
         "exchanged": 6 * here * exchanged if run.zero < 3 else 0,  # a step
         "optimizer": 30 * here / (copies if run.zero else 1) / memory,  # a step
         "micro-batches": run.micro_batches,
         "stages": p,
-        "virtual": run.virtual,
+        "chunks": run.chunks,
         "layers": run.layers,
-        "most": most,
+        "deepest": deepest,
         "last": max(0, last),
         "precision": f"{card.family} {BITS[run.dtype]}",
         "half": f"{card.family} 16",
@@ -140,14 +140,14 @@ def terms(work: Mapping[str, NDArray[Any]], logs: Array) -> dict[str, Array]:
     sent = factor["stage link"] * work["sent"]
     mean = (work["layers"] * layer + head) / work["stages"] + sent
     m = work["micro-batches"]
-    with_head = work["last"] * layer + head > work["most"] * layer
-    deep = m * np.where(with_head, work["last"], work["most"])
+    with_head = work["last"] * layer + head > work["deepest"] * layer
+    deep = m * np.where(with_head, work["last"], work["deepest"])
     scale = np.exp(logs)[work["stack"]]
     link = np.where(work["overlap"], factor["data link, overlapped"], factor["data link"])
     parts = (
         deep * products, deep * attention, deep * pointwise, deep * links,
         deep * (layer - computed), m * np.where(with_head, head, 0), m * sent,
-        (work["stages"] - 1) / work["virtual"] * mean, link * work["exchanged"],
+        (work["stages"] - 1) / work["chunks"] * mean, link * work["exchanged"],
         factor["optimizer"] * work["optimizer"] + FIXED,
     )  # fmt: skip
     return dict(zip(TERMS, (scale * part for part in parts), strict=True))
