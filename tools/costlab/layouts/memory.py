@@ -82,12 +82,12 @@ def padded_words(model: Model, plan: Plan) -> int:
 def activation_bytes(terms: Sequence[Term], model: Model, plan: Plan) -> float:
     """Return the bytes of some terms, of one layer and micro-batch."""
     size = letters(model, plan)
-    cut = {"always": plan.tensor, "sequence": plan.tensor if plan.sequence_parallel else 1,
-           "never": 1, "groups": min(plan.tensor, model.kv_heads)}  # fmt: skip
-    # Tokens that the tensor ranks share go to experts once; experts cut over etp see etp as many.
-    cut["rows"] = plan.tensor if plan.sequence_parallel else 1
-    cut["rows"] = cut["rows"] / plan.expert_tensor
-    cut["expert"] = cut["rows"] * plan.expert_tensor
+    shared = plan.tensor if plan.sequence_parallel else 1
+    # The ranks that share an expert all receive its rows, and each keeps its part of the columns.
+    cut: dict[str, float] = {
+        "always": plan.tensor, "sequence": shared, "never": 1, "expert": shared,
+        "groups": min(plan.tensor, model.kv_heads), "rows": shared / plan.expert_tensor,
+    }  # fmt: skip
     return sum(
         (term.width or plan.activation) * term.number * prod(size[letter] for letter in term.of)
         / cut[term.cut] for term in terms

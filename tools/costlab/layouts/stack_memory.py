@@ -30,7 +30,7 @@ def uneven(run: Run) -> tuple[int, ...]:
     Raises:
         LayoutError: no such cut leaves every stage a layer.
     """
-    p, layers = run.pipeline, run.layers
+    p, layers = run.stages, run.layers
     if layers % p == 0:
         return ()
     if (layers + 2) % p == 0:  # the embedding and the head each count as a layer
@@ -51,12 +51,12 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     bloom = run.source == "bloom-prequel"
     stack = runs.STACKS[run.stack]
     model = Model(
-        layers=run.layers, hidden=run.hidden, heads=run.heads, kv_heads=run.groups,
-        head_size=run.head_dim, ffn=run.ffn, vocabulary=run.vocabulary, gated=run.gated,
+        layers=run.layers, hidden=run.hidden, heads=run.heads, kv_heads=run.kv_heads,
+        head_size=run.head_size, ffn=run.ffn, vocabulary=run.vocabulary, gated=run.gated,
         tied=bloom, norm="rms" if run.gated else "layer", bias=not run.gated,
         embedding_norm=bloom, dropout=bloom,
     )  # fmt: skip
-    state = {"weight": 2, "gradient": 2, "optimizer": 12}
+    state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
     if bloom and run.dtype == "bf16":
         state["gradient"] = 6  # summed in fp32 beside bf16
     if run.zero == 3:  # FSDP: fp32 weights and gradients, two moments
@@ -70,9 +70,10 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
         recompute = "alternate" if recompute == "selective" else recompute
     share = run.data * run.micro_batch
     plan = Plan(
-        tensor=run.tensor, stages=run.pipeline, data=run.data, context=run.context,
-        chunks=1 if (layers := uneven(run)) else run.virtual, micro_batch=run.micro_batch, sequence=run.sequence, zero=run.zero,
-        global_batch=max(1, run.batch // share) * share, recompute=recompute,
+        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
+        chunks=1 if (layers := uneven(run)) else run.chunks, micro_batch=run.micro_batch,
+        sequence=run.sequence, zero=run.zero,
+        global_batch=max(1, run.global_batch // share) * share, recompute=recompute,
         sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=layers,
         attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
         pad=1 if run.zero == 3 else 128, **state, **habits,
