@@ -22,14 +22,15 @@ LIMITS = {
     "tools/notelab": (8_000, 13_125),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines).
     # Step times by terms, fitted, scored and ranked: `tools/bench predict` (620 lines).
-    # Their models and plans, of which `tools/bench fits` adds up the memory (320 lines).
-    "tools/costlab": (6_000, 9_660),
+    # Their models and plans, of which `tools/bench fits` adds up the memory and
+    # compares it with published and own runs (735 lines, refusals and exact terms among them).
+    "tools/costlab": (6_000, 10_060),
     "tools/sitelab": (1_200, 1_885),  # with the page of all cards (50 lines)
     # With the pages of lab 06, and of predicted step times and thresholds (120).
     "tools/pages": (1_600, 1_975),
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 542  # in all these rooms; the plan asks for 370
+FILES = 543  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder

@@ -20,47 +20,12 @@ from costlab.layouts.model import (
     layers_of_stages,
     refuse,
 )
-from costlab.layouts.model_config import model_from
+from costlab.layouts.model_config import FACTS, model_from
 from costlab.layouts.runs import CARDS
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
 
-# What a program has for each parameter, in bytes, and its habits; see `Plan`.
-PROGRAMS: dict[str, dict[str, Any]] = {
-    "megatron": {"weight": 2, "gradient": 4, "optimizer": 12, "pad": 128},
-    "deepspeed": {"weight": 2, "gradient": 2, "optimizer": 12, "pad": 128},
-    "fsdp": {"weight": 4, "gradient": 4, "optimizer": 8, "eager_loss": True,
-             "gathered_inputs": True},
-}  # fmt: skip
 DEEPEST, SHOWN = 3, 5  # changes in a row that are tried; layouts that are listed
-OF_MODEL = {
-    "layers": "Layers.",
-    "hidden": "Hidden size.",
-    "heads": "Attention heads.",
-    "kv-heads": "Groups of keys and values.",
-    "head-size": "Columns of a head.",
-    "ffn": "Width of the feed-forward network.",
-    "vocabulary": "Words.",
-    "positions": "Learned positions.",
-    "experts": "Experts of a layer.",
-    "top-k": "Experts that a token visits.",
-    "expert-ffn": "Width of an expert.",
-    "shared-ffn": "Width of the shared experts.",
-    "dense-layers": "First layers, which have no experts.",
-}
-OF_PLAN = {
-    "tensor": "Tensor-parallel ranks.",
-    "stages": "Pipeline stages.",
-    "chunks": "Pieces of a stage, interleaved (virtual stages).",
-    "context": "Context-parallel ranks.",
-    "expert": "Ranks that share a layer's experts.",
-    "expert-tensor": "Ranks that share each expert.",
-    "micro-batch": "Sequences of a micro-batch.",
-    "zero": "What data ranks cut: 0 nothing, 1 optimizer, 2 gradients too, 3 weights too.",
-    "weight": "Bytes of a weight; the program's.",
-    "gradient": "Bytes of a gradient; the program's.",
-    "optimizer": "Bytes of a parameter's optimizer state; the program's.",
-    "activation": "Bytes of an element of activations; 2.",
-}
+OF_MODEL, OF_PLAN, PROGRAMS = (FACTS[name] for name in ("of-model", "of-plan", "programs"))
 
 
 def moves(model: Model, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -184,9 +149,9 @@ def _numbers(options: Mapping[str, str]) -> Callable[[Callable[..., int]], Calla
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
               show_default=True)  # fmt: skip
 def command(card: str, measured: tuple[str, ...], output_format: str, **named: Any) -> int:
-    """Count the bytes of each rank, and say whether they fit in the card.
+    """Say whether a layout fits in a card's memory.
 
-    Exit status 1 if they don't fit, or if it is too close to say.
+    Counts each rank's bytes by kind, and names what to change. Exit status 1 if they don't fit, or if it is too close to say.
     """
     try:
         refuse((card not in CARDS, f"--card {card!r} is unknown; choose {', '.join(CARDS)}"))

@@ -6,6 +6,7 @@ without a word. `--ignore KEY` accepts it.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -15,49 +16,10 @@ import msgspec
 from costlab.layouts.model import LayoutError, Model, refuse
 
 LARGEST_FILE = 1 << 20  # bytes
-# The names of each size, in the order in which they are looked up.
-SIZES = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers"),
-    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads",),
-    "head_size": ("head_dim",),
-    "ffn": ("intermediate_size", "n_inner", "ffn_dim"),
-    "vocabulary": ("vocab_size",),
-    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
-    "top_k": ("num_experts_per_tok",),
-    "expert_ffn": ("moe_intermediate_size",),
-    "shared_ffn": ("shared_expert_intermediate_size",),
-}
-LLAMA = {"gated": True, "tied": False, "norm": "rms", "bias": False}
-FAMILIES: dict[str, dict[str, Any]] = {
-    "llama": LLAMA,
-    "mistral": LLAMA,
-    "mixtral": LLAMA,
-    "qwen2": LLAMA | {"qkv_bias": True},
-    "qwen2_moe": LLAMA | {"qkv_bias": True, "shared_gate": True},
-    "qwen3": LLAMA | {"qk_norm": True},
-    "qwen3_moe": LLAMA | {"qk_norm": True},
-    "gpt2": {},
-    "bloom": {"embedding_norm": True},
-    "gpt_neox": {"tied": False},
-}
-# Keys that change no size: numbers of tokens, of the library, of drawing weights, of rotation.
-IGNORED = set(
-    """_name_or_path activation_function architectures attention_bias attention_dropout attn_pdrop
-    attn_implementation bos_token_id classifier_dropout decoder_sparse_step dtype embd_pdrop
-    eos_token_id hidden_act hidden_dropout initializer_range layer_norm_eps layer_norm_epsilon
-    layer_types max_position_embeddings max_window_layers mlp_only_layers model_type n_ctx
-    n_positions norm_topk_prob output_router_logits pad_token_id partial_rotary_factor
-    pretraining_tp qkv_bias reorder_and_upcast_attn resid_pdrop rms_norm_eps rope_parameters
-    rope_scaling rope_theta rotary_emb_base rotary_pct router_aux_loss_coef router_jitter_noise
-    scale_attn_by_inverse_layer_idx scale_attn_weights sliding_window summary_activation
-    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj task_specific_params
-    tie_word_embeddings torch_dtype transformers_version unk_token_id use_cache use_mrope
-    use_parallel_residual use_sliding_window mlp_bias apply_residual_connection_post_layernorm
-    attention_softmax_in_fp32 bias_dropout_fusion masked_softmax_fusion offset_alibi seq_length
-    skip_bias_add skip_bias_add_qkv slow_but_exact hidden_dropout_prob""".split()  # noqa: SIM905
+FACTS: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("fits.toml").read_text("utf-8")
 )
+SIZES, FAMILIES, IGNORED = FACTS["sizes"], FACTS["families"], set(FACTS["ignored"]["keys"])
 
 
 def read_config(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
@@ -104,22 +66,15 @@ def read_config(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
 
 
 def _switches(file: Path, keys: dict[str, Any], kind: str) -> dict[str, Any]:
-    switches = {}
-    tied = keys.get("tie_word_embeddings")
-    if tied is not None:
-        switches["tied"] = bool(tied)
-    if keys.get("attention_bias") and kind != "gpt_neox":
-        switches["qkv_bias"] = True
-    if kind == "gpt2":
-        switches["positions"] = keys.get("n_positions", 1024)
     refuse(
         (keys.get("decoder_sparse_step", 1) != 1 or keys.get("mlp_only_layers"),
          f"{file}: layers without experts between layers with experts aren't supported"),
-        (keys.get("mlp_bias"), f"{file}: mlp_bias isn't supported for this kind"),
-        ((keys.get("rope_scaling") or {}) and not isinstance(keys["rope_scaling"], dict),
-         f"{file}: rope_scaling is no object"),
+        (keys.get("mlp_bias") or (keys.get("attention_bias") and not FAMILIES[kind].get("bias", 1)),
+         f"{file}: biases aren't supported for a {kind}; name its sizes as options, with --bias"),
     )  # fmt: skip
-    return switches
+    switches = {"tied": keys.get("tie_word_embeddings"),
+                "positions": keys.get("n_positions", 1024) if kind == "gpt2" else None}  # fmt: skip
+    return {name: value for name, value in switches.items() if value is not None}
 
 
 def model_from(path: Path | None, ignored: Collection[str], named: dict[str, Any]) -> Model:
