@@ -4,6 +4,7 @@ mkdocs.yml lists this module under `hooks:`. mkdocs runs hooks after its plugins
 """
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemBytecodeCache
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import Files
@@ -22,7 +24,7 @@ from notelab import __version__
 from notelab.recall.cards import Card
 from sitelab.citations import live_citations, resolved
 from sitelab.citations.resolved import ResolvedCitation
-from sitelab.contents import Contents, Source
+from sitelab.contents import Contents, Source, newest_change
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, rebuild_cache, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
@@ -39,6 +41,8 @@ _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
 _todays_cards = recall_cards.TodaysCards()
 _full_outputs: dict[str, str] = {}
+_figure_files = [0]
+_waiting: list[local_server.WaitingServer] = []
 
 
 def _root(config: MkDocsConfig) -> Path:
@@ -52,6 +56,30 @@ def _language(config: MkDocsConfig) -> str:
 def on_startup(command: str, dirty: bool) -> None:
     """Remember whether the site is built or served: only a served site shows local pages."""
     _tree.served = command == "serve"
+    for plugin in ("mkdocs_static_i18n", "mermaid2"):  # a line for each page, in each language
+        logging.getLogger(f"mkdocs.plugins.{plugin}").setLevel(logging.WARNING)
+
+
+@event_priority(200)
+def _answer_at_once(config: MkDocsConfig) -> MkDocsConfig:
+    """Serve one language unless both are asked for, and a waiting page until it is built."""
+    if not _tree.served:
+        return config
+    plugin: Any = config.plugins["i18n"]
+    only = os.environ.get("SHARDBOOK_ONLY", "en")
+    plugin.config.build_only_locale = only or None
+    if not _tree.folder.exists():  # the first build
+        host, port = config.dev_addr
+        try:
+            _waiting.append(local_server.WaitingServer(host, port))
+        except OSError as error:
+            raise Abort(
+                f"nothing can be served at {host}:{port} ({error.strerror}): choose another "
+                "address with --dev-addr, or end what serves there"
+            ) from None
+        built = f"the pages in {only!r}; SHARDBOOK_ONLY= builds both languages" if only else "both"
+        _log.info("http://%s:%d/ answers now; being built: %s", host, port, built)
+    return config
 
 
 @event_priority(100)
@@ -75,7 +103,7 @@ def _choose_extensions(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-on_config = CombinedEvent(_prepare, _choose_extensions)
+on_config = CombinedEvent(_answer_at_once, _prepare, _choose_extensions)
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -85,6 +113,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
+    _figure_files[0] = newest_change(_root(config))
     session = resolved.open_offline_session()
     _citations.clear()
     _citations.update(resolved.resolve_citations(_root(config), session))
@@ -119,14 +148,14 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Render the page only if it has changed."""
-    rebuild_cache.cache_rendering(page, markdown)
+    rebuild_cache.cache_rendering(page, markdown, config.plugins["autorefs"])
     return markdown
 
 
-def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
-    """Make jinja2 compile the theme's templates only once."""
+def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Any:
+    """Make jinja2 compile the theme's templates once, and fill them for changed pages alone."""
     env.bytecode_cache = FileSystemBytecodeCache(str(_tree.folder.parent))
-    return env
+    return rebuild_cache.CachedEnvironment(env)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -143,6 +172,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         citations=_citations.get(file, {}),
         cards=_cards.get(file, []),
         judged=is_bench_page(uri),
+        files=_figure_files[0] if "figure" in html else 0,
     )
     content = _contents.get(source, root)
     for fault in content.faults:
@@ -198,6 +228,7 @@ def on_serve(
     server: LiveReloadServer, config: MkDocsConfig, builder: Callable[[], None]
 ) -> LiveReloadServer:
     """Watch the files and not the links to them; refuse the names of other hosts."""
+    _waiting.pop().close()
     server.unwatch(config.docs_dir)
     local_server.guard_server(server, config.dev_addr.host)
     return server
