@@ -1,6 +1,7 @@
 """Judges one citation: what its lines said when it was written, and where that is now."""
 
 from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,7 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
+_MAX_ROWS = 20  # of a name's that are compared, the nearest
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
 
@@ -267,7 +269,9 @@ def _rank_by_names(
     scored: dict[Place, tuple[float, Fit]] = {}
     for mention in mentions[:4]:
         rows = new.rows_by_name.get(mention.name, [])
-        for row in rows if len(rows) <= 200 else ():
+        near = nsmallest(_MAX_ROWS, rows, key=lambda row: abs(row - center))
+        defining = find_definitions(new, mention.name)
+        for row in {*near, *(defining if len(defining) <= _MAX_ROWS else ())}:
             candidate = place_at(new, row, size)
             fit = measure_fit(new, candidate.start, candidate.end, mentions)
             closeness = 1 / (1 + abs(candidate.start - center) / 20)
