@@ -166,8 +166,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Clean the page's HTML, draw its formulas and link its citations."""
     language, uri, root = _language(config), page.file.src_uri, _root(config).resolve()
     plain_title.make_plain(page)
-    if answers_a_lab(uri, config):
-        page.meta["search"] = {"exclude": True}
+    hidden = answers_a_lab(uri, config)
+    page.meta["search"] = {"exclude": True} if hidden else search_index.weigh_page(uri)
     file = Path(page.file.abs_src_path or "").resolve()
     source = Source(
         html,

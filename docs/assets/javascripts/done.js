@@ -32,7 +32,7 @@
 
   function show() {
     const places = load();
-    const links = ".md-nav--primary a.md-nav__link:not([href*='#']), .path li > a, .md-footer__link";
+    const links = ".md-nav--primary a.md-nav__link:not([href*='#'], :has(.md-nav__icon)), .path li > a, .md-footer__link";
     for (const link of document.querySelectorAll(links)) {
       const title = link.querySelector(".md-ellipsis") || link;
       title.classList.toggle("done", places.has(place(link.href)));

@@ -29,6 +29,9 @@ def make_plain(page: Page) -> None:
     title = escape_once(page.title or "")
     set_keys = [key for key in ALLOWED_METADATA if page.meta.get(key)]
     meta: dict[str, Any] = {key: escape_once(page.meta[key]) for key in set_keys}
+    tags = page.meta.get("tags")
+    if isinstance(tags, list) and page.file.src_uri.startswith("docs/"):  # no note's
+        meta["tags"] = [escape_once(tag) for tag in tags]
     # The title is always set: Material strips tags from other titles, which unescapes the rest.
     page.meta = {"title": title} | meta
     page.title = title

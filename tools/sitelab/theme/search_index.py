@@ -5,6 +5,9 @@ a page names. So the index is split, and Spanish pages name the Spanish part of 
 
 Every page fetches the index, so it holds only words that readers search for: no diagram's source,
 no output of commands, no numbers of tables, and only the first sentences of an API entry.
+
+What teaches comes first: pages have weights, and the keywords (`tags`) of a page, which the search
+puts above all titles, belong to the page and not to each of its sections.
 """
 
 import json
@@ -16,7 +19,19 @@ from sitelab.pages.tree import Element
 _API = re.compile(r"reference/api/\w+/(#?)")
 _FIRST = re.compile(r"<p>.*?</p>", re.DOTALL)
 _FILES = re.compile(r"shardlab\.\S+ <p>.*?</p>", re.DOTALL)
+_WEIGHTS = {
+    "docs/theory/": 2,
+    "docs/labs/": 1.5,
+    "docs/reference/api/": 0.2,
+    "docs/reference/rules/N": 0.2,
+}
 _SOURCES = (["mermaid"], ["language-text", "highlight"])
+
+
+def weigh_page(uri: str) -> dict[str, float]:
+    """Return the search's settings for a page: its weight, if it isn't 1."""
+    weights = [weight for folder, weight in _WEIGHTS.items() if uri.startswith(folder)]
+    return {"boost": weights[0]} if weights else {}
 
 
 def hide_from_search(page: Element) -> None:
@@ -52,6 +67,8 @@ def split_index(site: Path, language: str) -> None:
         if api := _API.match(entry["location"].removeprefix(prefix)):
             first = _FIRST.findall(entry["text"])[:1] if api[1] else _FILES.findall(entry["text"])
             entry["text"] = " ".join(first)
+        if "#" in entry["location"]:
+            entry.pop("tags", None)
     of_language = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
     if not of_language:
         return

@@ -1,0 +1,83 @@
+"""The search's first hit is the page that a learner means, for the queries of `queries.toml`.
+
+Material's own worker searches the built site's own index, in QuickJS in place of a browser.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import material
+import pytest
+import quickjs
+
+from tests.site.reader import Reader
+
+QUERIES = Path(__file__).with_name("queries.toml")
+SCRIPTS = Path(*material.__path__) / "templates/assets/javascripts"
+ALLOWED_MISSES = 0.05  # of the queries of a language: 2 of 40
+BROWSER = """
+var self = globalThis, handle, answer, console = {warn() {}};
+function addEventListener(_, listener) { handle = listener; }
+function postMessage(message) { answer = message; }
+function importScripts() {}
+"""
+
+
+class Search:
+    """The search of one language of a built site."""
+
+    def __init__(self, site: Path, language: str) -> None:
+        index = json.loads((site / language / "search/search_index.json").read_text("utf-8"))
+        (worker,) = SCRIPTS.glob("workers/search.*.min.js")
+        names = ["stemmer.support", language] if language else []
+        lunr = [SCRIPTS / f"lunr/min/lunr.{name}.min.js" for name in names]
+        self._context = quickjs.Context()
+        for script in (BROWSER, *(path.read_text("utf-8") for path in (worker, *lunr))):
+            self._context.eval(script)
+        self._ask(0, index | {"options": {}})
+
+    def _ask(self, kind: int, data: object) -> Any:
+        message = json.dumps({"data": {"type": kind, "data": data}})
+        self._context.eval(f"answer = null; handle({message})")
+        while self._context.execute_pending_job():
+            pass
+        return json.loads(self._context.eval("JSON.stringify(answer)")).get("data")
+
+    def find(self, words: str) -> list[str]:
+        """Return the pages that the search lists for `words`, the best first."""
+        return [hits[0]["location"].partition("#")[0] for hits in self._ask(2, words)["items"]]
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_a_learners_query_finds_the_right_page_first(site: Path, language: str) -> None:
+    queries = tomllib.loads(QUERIES.read_text("utf-8"))[language]
+    search = Search(site, "" if language == "en" else language)
+    found = {words: search.find(words)[:3] for words in queries}
+    misses = [
+        f"{words}: {found[words]}" for words in queries if found[words][:1] != [queries[words]]
+    ]
+    print(f"{len(queries) - len(misses)} of {len(queries)}", *misses, sep="\n")
+    assert len(misses) <= ALLOWED_MISSES * len(queries), "\n".join(misses)
+
+
+@pytest.mark.parametrize(("language", "words"), [("", "zero bubble"), ("es", "cómo instalar")])
+def test_a_browser_lists_the_same_pages(
+    browser: Any, searched: str, site: Path, language: str, words: str
+) -> None:
+    reader = Reader(browser, searched, viewport={"width": 1440, "height": 900})
+    reader.read(f"{language}/" if language else "")
+    root = f"{searched}{language}/" if language else searched
+    listed = [address.removeprefix(root).partition("#")[0] for address in reader.search(words)]
+    reader.close()
+    assert listed[0] == Search(site, language).find(words)[0]
+
+
+def test_a_note_sets_no_keywords_and_keywords_are_the_pages_alone(site: Path) -> None:
+    entries = json.loads((site / "search/search_index.json").read_text("utf-8"))["docs"]
+    tagged = {entry["location"] for entry in entries if "tags" in entry}
+    assert "theory/08-memory/" in tagged
+    assert not any("#" in place or place.startswith("experiments") for place in tagged)
