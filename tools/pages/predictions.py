@@ -5,7 +5,7 @@ writes tools/costlab/layouts/fitted.json and docs/measured/predictions.json.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,24 @@ import msgspec
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Score, Scores
+from costlab.layouts.predict import estimate_gb, predict
+from costlab.layouts.runs import Run
 from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words, table
 
 SCORES = MEASURED / "predictions.json"
 PAGE = "docs/reference/predictions"
+THEORY = "docs/theory/09-choosing-a-layout"
+# Llama 3 70B on 512 H100, and layouts of it: tensor, stages, micro-batch, recomputed.
+LLAMA = Run(
+    card="H100", ranks=512, layers=80, hidden=8192, ffn=28672, heads=64, kv_heads=8, gated=True,
+    vocabulary=128256, sequence=8192, global_batch=512, stack="megatron-core",
+)  # fmt: skip
+NARROW = "\N{NARROW NO-BREAK SPACE}"
+LAYOUTS = [(8, 1, 1, "full"), (8, 2, 1, "none"), (8, 4, 1, "none"), (4, 8, 1, "none"),
+           (8, 4, 2, "none"), (8, 8, 1, "none")]  # fmt: skip
+CORPUS = 15e12  # tokens
+CARDS = ("A100-80", "H100", "GB200")
+REACHED = {"A100-80": 125e12, "H100": 400e12, "GB200": 1000e12}  # 40 % of the data sheet
 
 
 def record() -> None:
@@ -38,6 +52,11 @@ def render() -> Iterator[tuple[Path, str]]:
             "predictions: own runs": _own_runs(scores, words),
             "predictions: regret": _regret(scores, words),
             "predictions: factors": _factors(words),
+        })  # fmt: skip
+        path = in_language(THEORY, language)
+        yield path, fill_blocks(path, {
+            "predictions: thresholds": _thresholds(words, language),
+            "predictions: layouts": _layouts(words),
         })  # fmt: skip
 
 
@@ -91,3 +110,51 @@ def _factors(words: dict[str, Any]) -> str:
             rows.append([f"`{name}`", f"{guess:.3g}", f"{math.exp(spread):.2f}",
                          f"{math.exp(logs[name]):.3g}"])  # fmt: skip
     return table(words["factors"], "<>>>", rows)
+
+
+def _thresholds(words: dict[str, Any], language: str) -> str:
+    columns = [_threshold_column(card, language) for card in CARDS]
+    rows = [[name, *cells] for name, *cells in zip(words["rows of a card"], *columns, strict=True)]
+    return table(["", *(card.partition("-")[0] for card in CARDS)], "<>>>", rows)
+
+
+def _threshold_column(name: str, language: str) -> list[str]:
+    card, reached, hidden, ranks = runs.CARDS[name], REACHED[name], LLAMA.hidden, 8
+    link, network = card.link * 1e9, card.network / 8 * 1e9
+    share = 5 / 18 * (ranks - 1) * reached / (hidden * link)
+
+    def pair(of_gradients: Callable[[int], float]) -> str:
+        return " / ".join(_whole(of_gradients(itemsize), language) for itemsize in (4, 2))
+
+    return [
+        f"{_whole(reached / 1e12, language)} · 10¹²",
+        f"{card.link:.0f} · 10⁹ / {network / 1e9:.0f} · 10⁹",
+        pair(lambda g: g / 3 * reached / network),
+        pair(lambda g: (4 + g) / 6 * reached / link),
+        pair(lambda g: (4 + g) / 6 * reached / network),
+        _share(share),
+        pair(lambda g: (4 + g) / (6 * ranks) * reached / network / (1 - share)),
+    ]
+
+
+def _whole(value: float, language: str) -> str:
+    text = f"{value:,.0f}"
+    if language == "en":
+        return text
+    return text.replace(",", "") if value < 10_000 else text.replace(",", NARROW)
+
+
+def _layouts(words: dict[str, Any]) -> str:
+    rows = []
+    for tensor, stages, micro_batch, recompute in LAYOUTS:
+        run = msgspec.structs.replace(LLAMA, tensor=tensor, stages=stages, recompute=recompute,
+                                      micro_batch=micro_batch)  # fmt: skip
+        step = predict([run])[0]
+        days = CORPUS / (step.tokens_per_second * run.ranks * 86_400)
+        lost = (stages - 1) / (run.micro_batches + stages - 1)
+        rows.append([
+            str(tensor), str(stages), str(run.data), str(micro_batch), words[recompute],
+            f"{estimate_gb(run):.0f}", _share(lost), f"{step.seconds:.1f}",
+            f"{step.low:.1f} {words['to']} {step.high:.1f}", _share(step.mfu), f"{days:.0f}",
+        ])  # fmt: skip
+    return table(words["layouts"], ">>>><>>>>>>", rows)

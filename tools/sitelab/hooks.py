@@ -22,12 +22,14 @@ from mkdocs_autorefs import AutorefsExtension
 
 from notelab import __version__
 from notelab.recall.cards import Card
+from sitelab import plain_tree
 from sitelab.citations import live_citations, resolved
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.contents import Contents, Source, newest_change
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, rebuild_cache, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
+from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
 from sitelab.theme import local_server, search_index
@@ -40,6 +42,7 @@ _citations: dict[Path, dict[str, ResolvedCitation]] = {}
 _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
 _todays_cards = recall_cards.TodaysCards()
+_wayfinding = Wayfinding()
 _full_outputs: dict[str, str] = {}
 _figure_files = [0]
 _waiting: list[local_server.WaitingServer] = []
@@ -153,7 +156,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Any:
-    """Make jinja2 compile the theme's templates once, and fill them for changed pages alone."""
+    """Guide readers from page to page; compile templates once, and fill them for changed pages."""
+    _wayfinding.guide(_language(config))
     env.bytecode_cache = FileSystemBytecodeCache(str(_tree.folder.parent))
     return rebuild_cache.CachedEnvironment(env)
 
@@ -179,6 +183,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning("%s", fault.format(file, root))
     live_citations.write_cards(content.cards, language, Path(config.site_dir))
     page.meta["mark"] = content.mark
+    _wayfinding.add(content.html, page)
     if uri == CHANGELOG:  # in English, also in the Spanish site
         return f'<div lang="en">{content.html}</div>'
     return _todays_cards.add(content.html, page, language)
@@ -191,6 +196,10 @@ def on_page_context(
     root, language = _root(config), _language(config)
     if page.is_homepage or page.url == "es/":  # the front page's menu is the tabs
         page.meta["hide"] = ["navigation", "toc"]
+    if plain := os.environ.get("SHARDBOOK_PLAIN"):  # its references are resolved by now
+        plain_tree.write_page(Path(plain), language, page, page.content or "")
+        if page.is_homepage or page.url == "es/":
+            plain_tree.write_settings(Path(plain), language, config, nav)
     base = edit_links.find_base(root, str(config.extra.get("edit") or ""))
     page.edit_url = base and base + quote(page.file.src_uri)
     return context | {
@@ -222,6 +231,9 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Fill the pages of cards and split the search index, once all languages are built."""
     _todays_cards.fill()
     search_index.split_index(Path(config.site_dir), "es")
+    if plain := os.environ.get("SHARDBOOK_PLAIN"):
+        for language in config.plugins["i18n"].all_languages:  # type: ignore[attr-defined]
+            plain_tree.write_files(Path(plain), language, Path(config.site_dir))
 
 
 def on_serve(

@@ -158,6 +158,7 @@ READ = [
     ("https://example.org/o/s/blob/refs/tags/v1.0/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
     ("`work.py:4-6`", "pkg/work.py:L4-L6"),
     ("`pkg/work.py#add_one`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py::add_one`", "pkg/work.py:L4-L6"),
     ("`work.py#add_one`", "pkg/work.py:L4-L6"),
     ("`app/(group)/page.tsx:L2-L4`", "app/(group)/page.tsx:L2-L4"),
     ("`docs/it's here.md:L1`", "docs/it's here.md:L1"),
@@ -241,6 +242,7 @@ REFUSED = [
     (f"[the file]({PERMALINK}/gone.py)", "N232", "`pkg/gone.py`"),
     ("[code](../pkg/work.py#L4-L6)", "N201", "in no source"),
     ("`pkg/work.py#add_three`", "N201", "no symbol"),
+    ("`pkg/work.py::add_three`", "N201", "no symbol"),
     ("`rk.py:4-6`", "N203", "no source has"),
     ("`docs/it's gone.md:L1`", "N203", "no source has"),
     ("`gone.py:4-6`", "N203", "no source has"),
@@ -271,6 +273,7 @@ NO_CITATION = [
     "[a page](https://example.org/handbook.md#section-2)",
     "`node.js:18`",
     "node.js:18, 20",
+    "`tests/test_work.py::test_add`",
     "`np.float32:4`",
     "`docker.io/x:12`",
     "`a/b:3`",
@@ -286,6 +289,31 @@ def test_what_is_no_citation_is_neither_judged_nor_counted(lab: Lab, form: str) 
     report = lab.judge(f"`pkg/work.py:L4-L6`. Also {form}", strict=True)
     assert report.findings == []
     assert [(note.citations, note.unjudged) for note in report.notes] == [(1, 0)]
+
+
+SEVERAL = [
+    "`pkg/work.py:4-6, 9-11`",
+    "pkg/work.py:4-6, 9-11 show both",
+    "`pkg/work.py:4-6`, `:9-11`",
+    "`pkg/work.py:4-6` and `:9-11`",
+    "pkg/work.py:4-6, :9-11",
+    "pkg/work.py#L4-L6, #L9-L11",
+    "**pkg/work.py**:4-6; :9-11",
+]
+
+
+@pytest.mark.parametrize("form", SEVERAL)
+def test_all_lines_behind_one_path_are_read(lab: Lab, form: str) -> None:
+    report = lab.judge(f"and `add_two` by {form}", strict=True)
+    assert (report.findings, [note.citations for note in report.notes]) == ([], [2])
+    places = sorted(lock_file.load(lab.folder / "citations.lock").citations["s"])
+    assert places == ["pkg/work.py:L4-L6", "pkg/work.py:L9-L11"]
+
+
+def test_numbers_that_follow_a_citation_as_words_are_none(lab: Lab) -> None:
+    for rest in ("40 others", "at 10:15", "`:smile:`", "`[:9]`", "2 and 3 of them", ": 9 lines"):
+        report = lab.judge(f"`pkg/work.py:4-6`, {rest}")
+        assert [note.citations for note in report.notes] == [1], rest
 
 
 UNJUDGED = [

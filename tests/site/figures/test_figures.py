@@ -30,7 +30,10 @@ PLACES = {
     "fsdp": "theory/03-sharded-data-parallelism/",
     "grid": "theory/04-pipelines-and-the-grid/",
     "memory": "theory/08-memory/",
+    "memory-step": "theory/08-memory/",
+    "ring": "theory/01-collectives/",
     "schedule": "theory/09-choosing-a-layout/",
+    "zigzag": "theory/06-long-sequences/",
 }
 # Turns controls as a reader does, one after the other, and reads what the figure then says.
 TURN = """([name, turns]) => turns.map(turn => {

@@ -51,6 +51,15 @@ GATED_EXPERT = (
     Term("fc2-input", 1, "ksby", "expert"),
 )
 TOKENS = Term("token-numbers", 1, "sb", "never", 8)
+# Of a gated layer's seven products, every second output is kept; and what attention returns.
+ALTERNATE = (
+    account.CHECKPOINT,
+    Term("query", 1, "sbq"),
+    Term("value", 1, "sbg", "groups"),
+    Term("projection-input", 1, "sbq"),
+    Term("gate", 1, "sbf"),
+    Term("fc2-output", 1, "sbh", "sequence"),
+)
 MASKS = (Term("dropout-masks", 2, "sbh", "sequence", account.MASK),)
 
 
@@ -73,12 +82,12 @@ def padded_words(model: Model, plan: Plan) -> int:
 def activation_bytes(terms: Sequence[Term], model: Model, plan: Plan) -> float:
     """Return the bytes of some terms, of one layer and micro-batch."""
     size = letters(model, plan)
-    cut = {"always": plan.tensor, "sequence": plan.tensor if plan.sequence_parallel else 1,
-           "never": 1, "groups": min(plan.tensor, model.kv_heads)}  # fmt: skip
-    # Tokens that the tensor ranks share go to experts once; experts cut over etp see etp as many.
-    cut["rows"] = plan.tensor if plan.sequence_parallel else 1
-    cut["rows"] = cut["rows"] / plan.expert_tensor
-    cut["expert"] = cut["rows"] * plan.expert_tensor
+    shared = plan.tensor if plan.sequence_parallel else 1
+    # The ranks that share an expert all receive its rows, and each keeps its part of the columns.
+    cut: dict[str, float] = {
+        "always": plan.tensor, "sequence": shared, "never": 1, "expert": shared,
+        "groups": min(plan.tensor, model.kv_heads), "rows": shared / plan.expert_tensor,
+    }  # fmt: skip
     return sum(
         (term.width or plan.activation) * term.number * prod(size[letter] for letter in term.of)
         / cut[term.cut] for term in terms
@@ -92,7 +101,13 @@ def layer_terms(model: Model, plan: Plan, layer: int) -> tuple[list[Term], list[
     if plan.attention == "unfused":  # it repeats the keys and values of each group
         terms = [Term("key-value", 2, "sbq") if t.key == "key-value" else t for t in terms]
         core = list(account.CORE if model.dropout else account.LLAMA_CORE)
+    if plan.gathered_inputs:
+        terms = [t._replace(cut="never") if t.key == "qkv-input" else t for t in terms]
+    if plan.unfused_norms:
+        terms.append(Term("norms-in-fp32", 2, "sbh", "sequence", account.FULL))
     gated = account.GATED if model.gated else PLAIN
+    if plan.gathered_inputs:
+        gated = (gated[0]._replace(cut="never"), *gated[1:])
     if not model.has_experts(layer):
         return [*terms, *gated], core
     terms += [*EXPERTS, *(GATED_EXPERT if model.gated else PLAIN_EXPERT)]
@@ -108,8 +123,9 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> tuple[float, float]:
     whole = activation_bytes(terms, model, plan)
     scores = activation_bytes(core, model, plan)
     whole += 2 * norm_statistics(model, plan)
-    if plan.recompute == "full":
-        return activation_bytes([account.CHECKPOINT], model, plan), whole + scores
+    if plan.recompute in ("full", "alternate"):
+        terms = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
+        return activation_bytes(terms, model, plan), whole + scores
     if plan.recompute == "selective" and plan.attention == "unfused":
         return whole, scores
     return whole + scores, 0
@@ -175,33 +191,36 @@ def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
         return width * (dense / (replicas if shared else 1) + experts / (copies if shared else 1))
 
     layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
-    kept, made = 0.0, 0.0
+    saved, made = 0.0, 0.0
     recomputed = len(layers) if plan.recompute_layers == 0 else plan.recompute_layers
     for place, layer in enumerate(layers):
         no = plan.changed(recompute="none") if place >= recomputed else plan
         bytes_kept, again = layer_bytes(model, no, layer)
-        kept, made = kept + bytes_kept, max(made, again)
+        saved, made = saved + bytes_kept, max(made, again)
     live = live_pieces(plan, stage)
     first = [TOKENS, *(account.FIRST if model.dropout else ())]
     once = activation_bytes(first, model, plan) * live if stage == 0 else 0.0
     logits = buffers = 0.0
     if stage == plan.stages - 1:
         once += activation_bytes(account.LAST[:2], model, plan) + norm_statistics(model, plan)
-        logits = activation_bytes([account.LAST[2]._replace(width=plan.logits)], model, plan)
         # The loss also has the head's own output, and a gradient as wide as the logits.
-        buffers = activation_bytes(
-            [account.LAST[2]._replace(width=plan.activation + plan.logits)], model, plan
-        )
-    largest = max(sum(layer_parameters(model, plan, layer)) for layer in layers)
-    if plan.zero == 3:  # two gathered layers, and one layer's whole gradients
-        buffers = max(buffers, largest * (2 * plan.activation + plan.gradient))
+        kept = account.LAST[2]._replace(cut="never" if plan.whole_logits else "always")
+        logits = activation_bytes([kept._replace(width=plan.logits)], model, plan)
+        also = plan.activation + plan.logits * (1 + plan.eager_loss)
+        buffers = activation_bytes([kept._replace(width=also)], model, plan)
+    if plan.zero == 3:  # two gathered layers and one layer's gradients, or a whole stage's
+        largest = max(sum(layer_parameters(model, plan, layer)) for layer in layers)
+        gathered = largest * (2 * plan.activation + plan.gradient)
+        if plan.stages > 1:
+            gathered = (dense + experts) * (plan.activation + plan.gradient)
+        buffers = max(buffers, gathered) if plan.stages == 1 else buffers + gathered
     if plan.stages > 1:  # an output and a gradient that are sent or received
         buffers += 2 * activation_bytes([account.CHECKPOINT], model, plan)
     return {
         "weights": state(plan.weight, 3),
         "gradients": state(plan.gradient, 2),
         "optimizer": state(plan.optimizer, 1),
-        "activations": kept * live + made + once,
+        "activations": saved * live + made + once,
         "logits": logits,
         "buffers": buffers,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", "alternate", "full")
 ATTENTION = ("fused", "unfused")
 LARGEST = {"layers": 10_000, "hidden": 1 << 20, "vocabulary": 1 << 24, "sequence": 1 << 27}
 LARGEST_COUNT = 1 << 24  # of anything else
@@ -142,7 +142,8 @@ class Plan:
         micro_batch: sequences of a micro-batch on a data rank.
         sequence: tokens of a sequence.
         global_batch: sequences of a step, on all data ranks.
-        recompute: one of `RECOMPUTE`.
+        recompute: one of `RECOMPUTE`; "selective" runs the core of attention again, "alternate"
+            every second product too, as torchtitan's selective option does.
         recompute_layers: with "full", layers of a stage that are recomputed; 0 for all.
         attention: "fused" keeps queries, keys, values, output and a sum for each row; "unfused"
             keeps the scores.
@@ -152,6 +153,10 @@ class Plan:
         logits: bytes of an element of the logits that the loss keeps.
         layers: layers of each stage; () for equal stages.
         pad: the vocabulary is padded to a multiple of pad × tensor.
+        eager_loss: the loss has one more copy of the logits, as unfused programs do.
+        whole_logits: the loss gathers the logits of all tensor ranks.
+        gathered_inputs: under sequence parallelism, linears keep their gathered input.
+        unfused_norms: a norm keeps its rows in fp32, and those that its weight scales.
 
     """
 
@@ -177,6 +182,10 @@ class Plan:
     logits: int = 4
     layers: tuple[int, ...] = ()
     pad: int = 1
+    eager_loss: bool = False
+    whole_logits: bool = False
+    gathered_inputs: bool = False
+    unfused_norms: bool = False
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from notelab.audit.mentions import COMMENT, Mention, is_definition
+from notelab.audit.mentions import COMMENT, Mention, find_definitions, is_impl
 from notelab.cited.outline import Symbol
 from notelab.repin.changes import Place
 from notelab.repin.version import Version, base_name
@@ -57,10 +57,10 @@ def find_definition(new: Version, name: str) -> Place | None:
 
     Of several lines, the heads of symbols count; an `impl` only extends what another line defines.
     """
-    rows = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
+    found = find_definitions(new, name)
+    rows = list(found)
     if len(rows) > 1:
-        heads = [symbol.line for symbol in new.symbols_by_base_name(name)]
-        rows = [row for row in rows if row in heads and "impl" not in new.lines[row - 1].split()]
+        rows = [row for row, is_head in found.items() if is_head and not is_impl(new, row)]
     return Place(new.path, rows[0], rows[0]) if len(rows) == 1 else None
 
 

@@ -1,7 +1,7 @@
 """Judges one citation: what its lines said when it was written, and where that is now."""
 
-import re
 from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Literal
 
 import msgspec
@@ -11,7 +11,8 @@ from notelab.audit.mentions import (
     COMMENT,
     Fit,
     Mention,
-    is_definition,
+    find_definitions,
+    is_impl,
     measure_fit,
     names_enclosing,
 )
@@ -24,7 +25,7 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
-_EXTENDS = re.compile(r"\s*(?:unsafe\s+)?impl\b")  # what another line defines
+_MAX_ROWS = 20  # of a name's that are compared, the nearest
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
 
@@ -185,8 +186,8 @@ def _find_missed_definition(
     if not is_comment and not names.isdisjoint(near_names):
         return None
     name = mentions[0].name
-    rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
-    if not any(is_definition(old, row, name) for row in rows):
+    rows = range(place.start - _SLIP, place.start + _SLIP + 1)
+    if find_definitions(old, name).keys().isdisjoint(rows):
         return None
     return find_definition(new, name)
 
@@ -228,9 +229,8 @@ def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
     if qualifier and any(base_name(symbol.name) == qualifier for symbol in old.outline.symbols):
         outer = Mention(qualifier, qualifier, 1)
         return not names_enclosing(old, place.start, place.end, outer)
-    rows = (row for row in old.rows_by_name.get(name, []) if not place.start <= row <= place.end)
-    others = (row for row in rows if not _EXTENDS.match(old.lines[row - 1]))
-    return any(is_definition(old, row, name) for row in others)
+    rows = (row for row in find_definitions(old, name) if not place.start <= row <= place.end)
+    return not all(is_impl(old, row) for row in rows)
 
 
 def _judge_by_names(
@@ -269,7 +269,9 @@ def _rank_by_names(
     scored: dict[Place, tuple[float, Fit]] = {}
     for mention in mentions[:4]:
         rows = new.rows_by_name.get(mention.name, [])
-        for row in rows if len(rows) <= 200 else ():
+        near = nsmallest(_MAX_ROWS, rows, key=lambda row: abs(row - center))
+        defining = find_definitions(new, mention.name)
+        for row in {*near, *(defining if len(defining) <= _MAX_ROWS else ())}:
             candidate = place_at(new, row, size)
             fit = measure_fit(new, candidate.start, candidate.end, mentions)
             closeness = 1 / (1 + abs(candidate.start - center) / 20)

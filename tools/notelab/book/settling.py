@@ -52,8 +52,9 @@ class Settling:
         def settle(view: ParsedPage) -> Change:
             def change(citation: Citation) -> Citation | None:
                 if citation.form == "maybe":
+                    form = "symbol" if citation.symbol else "code"
                     is_known = self.knows(citation.path)
-                    return msgspec.structs.replace(citation, form="code") if is_known else None
+                    return msgspec.structs.replace(citation, form=form) if is_known else None
                 is_dotted = citation.path.startswith(("./", "../")) and self._own
                 if (citation.relative or is_dotted) and not citation.source:
                     return self._resolve_relative(citation, view)

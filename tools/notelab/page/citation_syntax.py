@@ -24,7 +24,9 @@ _CITATION = re.compile(
     r"(?P<head>.*?[^\s:#,(])(?P<mark>\s?[:#]{1,2}\s?|[\s,(]+(?=[Ll]))"
     rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}[:#]?{RANGE})*)\)?"
 )
-_SYMBOL = re.compile(rf"(?P<head>\S+\.(?:{_CODE_ENDINGS}))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)")
+_SYMBOL = re.compile(
+    rf"(?P<head>\S+\.(?:{_CODE_ENDINGS}))(?P<mark>#|::)(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)"
+)
 _ONE_RANGE = re.compile(RANGE)
 RANGE_IN_TEXT = re.compile(rf"{RANGE}(?:\s?(?:to|a|{DASH})\s?L?\d+)?")
 _DIGITS = re.compile(r"\d+")
@@ -57,7 +59,8 @@ def parse(code: str, span: Span) -> Citation:
 def parse_all(code: str, span: Span) -> Iterator[Citation]:
     """Yield the citations of a code span: none, one, or one for each range of lines.
 
-    `Makefile:4-6` may be code as well; its form is `maybe`, and a source's tree decides.
+    `Makefile:4-6` and `a.py::name` may be code as well; their form is `maybe`, and a source's tree
+    decides.
     """
     match = _match(code, maybe=True)
     if match is None:
@@ -68,9 +71,10 @@ def parse_all(code: str, span: Span) -> Iterator[Citation]:
         problem = "contains a hidden character"
     if match.re is _SYMBOL:
         symbol = match["symbol"]
-        yield Citation(code, source, path, 0, 0, problem, span, symbol=symbol, form="symbol")
+        form: Form = "symbol" if match["mark"] == "#" else "maybe"
+        yield Citation(code, source, path, 0, 0, problem, span, symbol=symbol, form=form)
         return
-    form: Form = "code" if _is_citation(match, code) else "maybe"
+    form = "code" if _is_citation(match, code) else "maybe"
     for index, line_range in enumerate(_ONE_RANGE.finditer(match["ranges"])):
         first, last, range_problem = parse_range(line_range[0])
         text = (
@@ -144,7 +148,7 @@ def _match(code: str, *, maybe: bool = False) -> re.Match[str] | None:
         return None
     symbol = _SYMBOL.fullmatch(code)
     if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
-        return symbol
+        return symbol if maybe or symbol["mark"] == "#" else None
     match = _CITATION.fullmatch(code) if code[-1:].isdigit() or code[-1:] == ")" else None
     if match is None or _is_citation(match, code):
         return match

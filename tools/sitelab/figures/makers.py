@@ -1,6 +1,16 @@
 """The figures that exist, by the name that marks their place in a page."""
 
-from sitelab.figures import collective, fsdp, grid, memory, schedule, trace
+from sitelab.figures import (
+    collective,
+    fsdp,
+    grid,
+    memory,
+    memory_step,
+    ring,
+    schedule,
+    trace,
+    zigzag,
+)
 from sitelab.figures.embed import Maker
 
 MAKERS: dict[str, Maker] = {
@@ -8,6 +18,9 @@ MAKERS: dict[str, Maker] = {
     "fsdp": fsdp.make_figure,
     "grid": grid.make_figure,
     "memory": memory.make_figure,
+    "memory-step": memory_step.make_figure,
+    "ring": ring.make_figure,
     "schedule": schedule.make_figure,
     "trace": trace.make_figure,
+    "zigzag": zigzag.make_figure,
 }

@@ -89,6 +89,47 @@
       figure.querySelector(`[data-answer="${key}"]`).textContent = text;
     },
 
+    /* A slider over the moments of a figure and a button that plays them, below its picture.
+     * `show(moment, moves)` draws a moment and returns what it says; `moves` if the moment before
+     * is on the screen and may turn into it. Returns what sets the last moment and shows one. */
+    player(figure, words, show) {
+      const still = matchMedia("(prefers-reduced-motion: reduce)");
+      const button = element("button", { type: "button" });
+      const slider = element("input", { type: "range", min: 0 });
+      const text = figure.querySelector(".play-moment");
+      let [at, timer] = [0, 0];
+      const stop = () => {
+        timer = clearInterval(timer);
+        button.textContent = `▶ ${words.play}`;
+        text.setAttribute("role", "status");
+      };
+      const go = (moment) => {
+        const moves = moment === at + 1 && !still.matches;
+        slider.value = at = moment;
+        text.textContent = show(at, moves);
+        slider.setAttribute("aria-valuetext", text.textContent);
+      };
+      button.addEventListener("click", () => {
+        if (timer) { stop(); return; }
+        if (at === Number(slider.max)) go(0);
+        button.textContent = `❚❚ ${words.pause}`;
+        text.removeAttribute("role"); // who listens is not told every moment
+        timer = setInterval(() => {
+          go(at + 1);
+          if (at === Number(slider.max)) stop();
+        }, still.matches ? 1500 : Math.max(300, Math.min(1100, 15000 / slider.max)));
+      });
+      slider.setAttribute("aria-label", words["which-moment"]);
+      slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
+      text.before(element("div", { className: "play-player" }, button, slider));
+      return (last, moment) => {
+        stop();
+        slider.max = last;
+        at = moment;
+        go(moment);
+      };
+    },
+
     /* Give a figure its controls. `draw(figure, values, data)` is called when one is turned;
      * `turned(name, values, data)` may answer with values that follow from it. Where a field holds
      * no number that fits, the picture stays as it is. The settings are kept in the address, and a
