@@ -25,7 +25,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         recorded[:] = [int(first), int(second)]
 
     module = SimpleNamespace(render=render, record=record)
-    monkeypatch.setattr(catalog, "MODULES", {"sum": "pages.trace"})
+    monkeypatch.setattr(catalog, "MODULES", {"sum": "pages.runs.trace"})
     monkeypatch.setattr(catalog, "load", lambda name: module)
     for holder in (command, blocks):
         monkeypatch.setattr(holder, "ROOT", tmp_path)

@@ -30,7 +30,7 @@ MODULES = {
     "diagrams": "pages.diagrams",
     "museum": "pages.museum",
     "since": "pages.since.page",
-    "trace": "pages.trace",
+    "trace": "pages.runs.trace",
     "gpu-run": "pages.gpu_run",
     "predictions": "pages.predictions",
 }

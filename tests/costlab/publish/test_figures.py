@@ -15,6 +15,7 @@ from costlab.record.words import texts
 from costlab.sections.fully_sharded import timeline
 from tests.costlab.publish.test_results_page import make_points
 from tests.costlab.tiny_run import LAB, make_step
+from tests.docs.page import ROOT
 
 
 def result(*metrics: Metric) -> Result:
@@ -133,3 +134,17 @@ def test_each_kind_of_collective_has_lanes_of_its_own_and_no_more_than_it_needs(
         "gather": [["gather root", "gather block 1"], ["gather block 0"]],
         "reduce": [["reduce block 1"]],
     }
+
+
+def test_the_plots_have_the_sites_colours_by_meaning() -> None:
+    css = (ROOT / "docs/assets/stylesheets/meanings.css").read_text("utf-8")
+    light, dark = (
+        dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in css.split("@media screen")
+    )
+    for shade, colors in ((LIGHT, light), (DARK, dark)):
+        assert shade.links == {link: colors[link] for link in ("gloo", "shared-memory")}
+        for name in ("own", "sent", "partial"):
+            assert shade.parts[name] == (colors[name], colors[f"{name}-soft"])
+        assert shade.color_link("gloo", 2) == colors["gloo"]
+        others = {shade.color_link(link, place) for place, link in ((1, "nccl"), (2, "threads"))}
+        assert len(others) == 2 and not others & {*shade.links.values()}

@@ -16,7 +16,7 @@ import pytest
 
 from pages.blocks import PageError
 from pages.programs import TRAIN, script
-from pages.trace import RECORD, SMALLEST_GAP, Span, read_step, record, sum_operators
+from pages.runs.trace import RECORD, SMALLEST_GAP, Span, read_step, record, sum_operators
 from shardlab.comm import World
 from sitelab.figures.trace import overlap
 from tests.docs.page import ROOT
@@ -79,7 +79,7 @@ def test_a_record_has_the_load_that_the_trace_holds(
         (tmp_path / folder).mkdir()
         trace = {"traceEvents": trace_events, "load-before": load}
         (tmp_path / folder / "rank-0.json").write_text(json.dumps(trace))
-    monkeypatch.setattr("pages.trace.RECORD", tmp_path / "record.json")
+    monkeypatch.setattr("pages.runs.trace.RECORD", tmp_path / "record.json")
     record(str(tmp_path / "narrow"), "first", str(tmp_path / "wide"), "second")
     written = json.loads((tmp_path / "record.json").read_text("utf-8"))
     assert (written["command"], written["provenance"]["load-before"]) == ("first", 0.5)

@@ -24,7 +24,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     links = series(metrics)
     for place, (link, points) in enumerate(links.items()):
         sizes, seconds = [size for size, _ in points], [metric.value for _, metric in points]
-        colour = shade.series[place]
+        colour = shade.color_link(link, place)
         axes.errorbar(
             sizes, seconds, yerr=spreads(metric for _, metric in points), fmt=MARKS[place],
             color=colour, markersize=5, elinewidth=1, capsize=0, zorder=3,

@@ -14,6 +14,8 @@ from costlab.record.result import Metric
 _TOPIC = "timeline"
 TRACKS = ("compute", "communication")
 GROUPS = ("compute", "gather", "reduce")
+# Of forward, backward, optimizer, gather and reduce; a reduction sends partial sums.
+COLORS = ("own", "slate", "ochre", "sent", "partial")
 
 
 class Bar(NamedTuple):
@@ -87,7 +89,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
 
 
 def _bar(axes: Any, shade: Shade, span: Bar, place: float, length: float) -> None:
-    colour, soft = shade.series[kind(span)], shade.soft[kind(span)]
+    colour, soft = shade.parts[COLORS[kind(span)]]
     start, width = span.start * 1e3, span.length * 1e3
     axes.barh(place, width, left=start, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
     label = _label(span, span.length / length)
@@ -108,7 +110,7 @@ def _legend(axes: Any, shade: Shade, word: Word) -> None:
 
     names = ("forward", "backward", "optimizer", "gather", "reduce")
     handles = [
-        Patch(facecolor=shade.soft[i], edgecolor=shade.series[i], label=word(name))
-        for i, name in enumerate(names)
+        Patch(facecolor=soft, edgecolor=colour, label=word(name))
+        for name, (colour, soft) in zip(names, (shade.parts[c] for c in COLORS), strict=True)
     ]
     axes.legend(handles=handles, loc="upper center", ncols=len(names), fontsize=9)

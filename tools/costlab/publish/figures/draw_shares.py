@@ -10,6 +10,7 @@ from costlab.record.result import Metric
 
 _SHARE: Wanted = {"topic": "tp", "what": "share", "code": "shardlab", "link": "gloo", "ranks": 0}
 PARTS = ("matmul", "launch", "latency", "volume", "other")
+COLORS = ("own", "slate", "ochre", "sent", "rest")
 LETTERS = 0.06  # of a step: a smaller part has no room for its number
 
 
@@ -29,11 +30,11 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
         return False
     for place, parts in enumerate(by_hidden.values()):
         bottom = 0.0
-        for number, part in enumerate(PARTS):
+        for color, part in zip(COLORS, PARTS, strict=True):
             width = max(parts[part].value, 0.0) if part in parts else 0.0
             axes.barh(
-                place, width, left=bottom, height=0.72, color=shade.soft[number],
-                edgecolor=shade.series[number], linewidth=1.1,
+                place, width, left=bottom, height=0.72, color=shade.parts[color][1],
+                edgecolor=shade.parts[color][0], linewidth=1.1,
                 label=word(f"share-{part}") if place == 0 else None,
             )  # fmt: skip
             if width >= LETTERS:

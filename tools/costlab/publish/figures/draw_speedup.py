@@ -47,7 +47,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
         textcoords="offset points", fontsize=9, alpha=0.8,
     )  # fmt: skip
     for place, (line, points) in enumerate(drawn.items()):
-        colour = shade.series[place]
+        colour = shade.color_link(line, place)
         _line(axes, colour, MARKS[place], _named(line, word), points, dashed=line == THREADS)
         crossover = Name("tp", "crossover", code="shardlab", link=line)
         _crossover(axes, shade, colour, metrics.get(crossover.id), word)

@@ -24,25 +24,43 @@ _FONT = re.compile(r"(font(?:-family)?: ?[^;\"]*?)'DejaVu Sans'[^;\"]*")
 
 @dataclass(frozen=True)
 class Shade:
-    """The colours of one background."""
+    """The colours of one background.
+
+    Attributes:
+        links: the colour of each link that has one everywhere (meanings.css of the site).
+        parts: the edge and the fill of a step's parts: "own" work of a rank, "sent", "partial"
+            sums, and three colours without a meaning.
+    """
 
     name: str
     paper: str
     ink: str
     faint: str
     series: tuple[str, ...]
-    soft: tuple[str, ...]
+    links: dict[str, str]
+    parts: dict[str, tuple[str, str]]
+
+    def color_link(self, link: str, place: int) -> str:
+        """Return the colour of a link, or that of the `place` of its line in the plot."""
+        others = (self.series[2], self.series[4], self.parts["slate"][0])
+        return self.links.get(link, others[place % len(others)])
 
 
 LIGHT = Shade(
     "light", "#ffffff", "#22262e", "#d5d9e0",
     ("#0072b2", "#d55e00", "#009e73", "#7a5195", "#996f00"),
-    ("#cfe3f1", "#f8dcc8", "#cdebe1", "#e2d8ea", "#efe4c4"),
+    {"gloo": "#0072b2", "shared-memory": "#5c7a00"},
+    {"own": ("#0f7c86", "#dbeff1"), "sent": ("#a8184f", "#f8e3ea"),
+     "partial": ("#7a5195", "#ece4f2"), "slate": ("#5b6675", "#e4e8ee"),
+     "ochre": ("#996f00", "#efe4c4"), "rest": ("#8a93a0", "#ffffff")},
 )  # fmt: skip
 DARK = Shade(
     "dark", "#1f2129", "#e4e7ee", "#414654",
     ("#56b4e9", "#f0863a", "#2fc79a", "#c79be0", "#e6c34a"),
-    ("#24455c", "#5c3a22", "#1f4d40", "#46385a", "#524719"),
+    {"gloo": "#56b4e9", "shared-memory": "#b3cc4f"},
+    {"own": ("#4fb8c2", "#153a42"), "sent": ("#f0789f", "#45202f"),
+     "partial": ("#c79be0", "#372646"), "slate": ("#a3afbf", "#333c49"),
+     "ochre": ("#e6c34a", "#524719"), "rest": ("#8a93a0", "#1f2129")},
 )  # fmt: skip
 SHADES = (LIGHT, DARK)
 
