@@ -23,12 +23,13 @@ LIMITS = {
     "tools/notelab": (8_000, 13_125),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines).
     "tools/costlab": (6_000, 8_720),
-    # With the page of all cards (50 lines), FSDP's step (105) and the process grid (105).
-    "tools/sitelab": (1_200, 2_220),
+    # With the page of all cards (50 lines), FSDP's step (105) and the process grid (105), a ring's
+    # steps (95), the causal square (80), memory over two steps (130), a collective's fit (10).
+    "tools/sitelab": (1_200, 2_535),
     "tools/pages": (1_600, 1_855),  # with the pages of lab 06
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 536  # in all these rooms; the plan asks for 370
+FILES = 539  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder

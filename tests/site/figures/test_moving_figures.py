@@ -88,7 +88,7 @@ def test_steps_of_a_collective_end_as_it_is_defined_after_the_formulas_bytes(
     op: str, ranks: int
 ) -> None:
     last, whole = steps(op, ranks), 2**ranks - 1
-    held, sent = ring.hold(op, ranks, last)
+    contents, sent = ring.trace_pieces(op, ranks, last)
     assert sent == [Call(op, ring.PAYLOAD, ranks).wire] * ranks
     wanted = {
         "all_reduce": lambda rank, piece: whole,
@@ -96,7 +96,7 @@ def test_steps_of_a_collective_end_as_it_is_defined_after_the_formulas_bytes(
         "all_gather": lambda rank, piece: 1 << piece,
         "all_to_all": lambda rank, piece: 1 << piece,
     }[op]
-    assert held == [[wanted(rank, piece) for piece in range(ranks)] for rank in range(ranks)]
+    assert contents == [[wanted(rank, piece) for piece in range(ranks)] for rank in range(ranks)]
     for step in range(1, last + 1):
         sends = ring.list_sends(op, ranks, step)
         far = step if op == "all_to_all" else 1
@@ -117,9 +117,9 @@ def test_each_step_of_a_collective_is_drawn_as_it_is_counted(
         shown = read_moments(reader, "ring", {"op": op, "ranks": ranks})
         assert len(shown) == steps(op, ranks) + 1
         for step, picture in enumerate(shown):
-            held, sent = ring.hold(op, ranks, step)
+            contents, sent = ring.trace_pieces(op, ranks, step)
             sends = ring.list_sends(op, ranks, step) if step else []
-            masks = list(itertools.chain(*held))
+            masks = list(itertools.chain(*contents))
             assert picture["pieces"] == masks
             leaving = {send.source * ranks + send.piece for send in sends}
             arriving = {send.target * ranks + send.place for send in sends}

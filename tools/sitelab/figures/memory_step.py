@@ -37,7 +37,7 @@ class Bytes(NamedTuple):
         master: of the optimizer's own copy of the weights, which is there from the start.
         moments: of Adam's moments.
         gradient: of all gradients.
-        kept: activations that a forward of one micro-batch leaves for its backward.
+        stored: activations that a forward of one micro-batch leaves for its backward.
         recomputed: activations of one layer, which backward makes again.
     """
 
@@ -45,7 +45,7 @@ class Bytes(NamedTuple):
     master: float
     moments: float
     gradient: float
-    kept: float
+    stored: float
     recomputed: float
 
 
@@ -98,10 +98,10 @@ def trace(parts: Bytes, spans: list[Span], keeps: bool) -> list[tuple[Span, list
     Within a span, memory changes in straight lines.
     """
     traced = []
-    kept, moments, gradient = 0.0, 0.0, parts.gradient if keeps else 0.0
+    activations, moments, gradient = 0.0, 0.0, parts.gradient if keeps else 0.0
 
     def take(time: float, extra: float = 0) -> Point:
-        return Point(time, (parts.weight, gradient, parts.master + moments, kept + extra))
+        return Point(time, (parts.weight, gradient, parts.master + moments, activations + extra))
 
     for begin in (0.0, spans[-1].end):
         for kind, microbatch, start, end in spans:
@@ -109,7 +109,7 @@ def trace(parts: Bytes, spans: list[Span], keeps: bool) -> list[tuple[Span, list
             points = [take(begin + start)]
             moments = parts.moments if kind == "U" else moments
             points.append(take(begin + start, again))
-            kept += {"F": parts.kept, "B": -parts.kept, "U": 0}[kind]
+            activations += {"F": parts.stored, "B": -parts.stored, "U": 0}[kind]
             gradient = parts.gradient if kind == "B" else gradient
             points += [take(begin + end, again), take(begin + end)]
             traced.append((Span(kind, microbatch, begin + start, begin + end), points))

@@ -44,9 +44,9 @@ def is_reducing(op: str, ranks: int, step: int) -> bool:
     return op in ("all_reduce", "reduce_scatter") and step < ranks
 
 
-def hold(op: str, ranks: int, last: int) -> tuple[list[list[int]], list[int]]:
+def trace_pieces(op: str, ranks: int, last: int) -> tuple[list[list[int]], list[int]]:
     """Return each rank's pieces after a step, and the bytes that each rank has sent until then."""
-    held = [
+    contents = [
         [1 << rank if op != "all_gather" or piece == rank else 0 for piece in range(ranks)]
         for rank in range(ranks)
     ]
@@ -54,14 +54,14 @@ def hold(op: str, ranks: int, last: int) -> tuple[list[list[int]], list[int]]:
     for step in range(1, last + 1):
         moving = []
         for send in list_sends(op, ranks, step):
-            moves = 1 << send.source if op == "all_to_all" else held[send.source][send.piece]
+            moves = 1 << send.source if op == "all_to_all" else contents[send.source][send.piece]
             if op == "all_to_all" or is_reducing(op, ranks, step):
-                held[send.source][send.piece] &= ~moves
+                contents[send.source][send.piece] &= ~moves
             moving.append((send, moves))
         for send, moves in moving:
-            held[send.target][send.place] |= moves
+            contents[send.target][send.place] |= moves
             sent[send.source] += PAYLOAD // ranks
-    return held, sent
+    return contents, sent
 
 
 def describe_step(op: str, ranks: int, step: int, words: dict[str, str]) -> str:
@@ -76,7 +76,7 @@ def describe_step(op: str, ranks: int, step: int, words: dict[str, str]) -> str:
 
 def answer(op: str, ranks: int, step: int, words: dict[str, str]) -> dict[str, str]:
     """Return the figure's answers: what a rank has sent, and what the formula says of the whole."""
-    _, sent = hold(op, ranks, step)
+    _, sent = trace_pieces(op, ranks, step)
     formula = words[f"formula-{SENT[op][0]}"]
     whole = quantities.format_bytes(Call(op, PAYLOAD, ranks).wire)
     return {"sent": quantities.format_bytes(max(sent)), "formula": f"{formula} = {whole}"}
@@ -85,10 +85,10 @@ def answer(op: str, ranks: int, step: int, words: dict[str, str]) -> dict[str, s
 def make_figure(words: dict[str, str], root: Path) -> Figure:
     """Return one step of an all-reduce, and the data for any other."""
     op, ranks, step = INITIAL
-    held, sent = hold(op, ranks, step)
+    contents, sent = trace_pieces(op, ranks, step)
     sends = list_sends(op, ranks, step)
     html = render_template(
-        "ring", words, ranks=ranks, held=held, whole=2**ranks - 1,
+        "ring", words, ranks=ranks, contents=contents, whole=2**ranks - 1,
         sent=[quantities.format_bytes(count) for count in sent],
         leaving={(send.source, send.piece) for send in sends},
         arriving={(send.target, send.place) for send in sends},

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { element, play, percent, size, answer } = window.figures;
+  const { element, play, player, percent, size, answer } = window.figures;
   const LENGTHS = { forward: 2, backward: 4 };
 
   /* A step of which the limiter begins with the units in `queued`; what it leaves there is `frees`. */
@@ -129,11 +129,10 @@
     const list = (spans, kind) => during(spans, now).filter((span) => !kind || span.kind === kind)
       .sort((a, b) => a.unit - b.unit)
       .map((span) => (kind ? span.unit : `${words[`key-${span.kind}`]} ${span.unit}`)).join(", ");
-    const text = now === end ? words.still : words.moment.replace("{now}", now)
+    return now === end ? words.still : words.moment.replace("{now}", now)
       .replace("{wire}", list(wire) || "–").replace("{computing}", list(computing) || "–")
       .replace("{whole}", list(memory, "parameters") || "–")
       .replace("{gradients}", list(memory, "gradient") || "–");
-    figure.querySelector(".play-moment").textContent = text;
   }
 
   function draw(figure, at, data) {
@@ -157,52 +156,18 @@
     answer(figure, "whole", text(peak(memory.filter(({ kind }) => kind === "parameters"))));
     answer(figure, "both", text(peak(memory)));
     answer(figure, "sent", size(wire.length * bytes * (at.ranks - 1) / at.ranks));
-    figure.moments(step, end);
+    const spans = [...wire, ...computing];
+    const times = [...new Set([0, end, ...spans.flatMap((span) => [span.start, span.end])])]
+      .sort((a, b) => a - b);
+    shown = [step, times];
+    restart(times.length - 1, times.length - 1);
   }
 
-  /* A slider over the moments at which something begins or ends, and a button that moves it. */
-  function addMoments(figure, words) {
-    const still = matchMedia("(prefers-reduced-motion: reduce)");
-    const button = element("button", { type: "button", textContent: `▶ ${words.play}` });
-    const slider = element("input", { type: "range", min: 0 });
-    const text = element("p", { className: "play-moment" });
-    let [step, times, timer] = [null, [], 0];
-    const stop = () => {
-      timer = clearInterval(timer);
-      button.textContent = `▶ ${words.play}`;
-    };
-    const go = (place) => {
-      slider.value = place;
-      show(figure, step, times[slider.value], words);
-      slider.setAttribute("aria-valuetext", text.textContent);
-    };
-    button.addEventListener("click", () => {
-      if (timer) { stop(); return; }
-      if (slider.value === slider.max) go(0);
-      button.textContent = `❚❚ ${words.pause}`;
-      timer = setInterval(() => {
-        go(Number(slider.value) + 1);
-        if (slider.value === slider.max) stop();
-      }, still.matches ? 1500 : 700);
-    });
-    slider.setAttribute("aria-label", words["which-moment"]);
-    slider.addEventListener("input", () => { stop(); go(slider.value); });
-    figure.querySelector(".play-scroll").after(
-      element("div", { className: "play-player" }, button, slider), text);
-    figure.moments = (simulated, end) => {
-      stop();
-      step = simulated;
-      const spans = [...step.wire, ...step.computing];
-      times = [...new Set([0, end, ...spans.flatMap((span) => [span.start, span.end])])]
-        .sort((a, b) => a - b);
-      slider.max = times.length - 1;
-      go(times.length - 1);
-    };
-  }
-
+  let shown = null;
   const figure = document.querySelector('figure[data-figure="fsdp"]');
-  const data = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
-  addMoments(figure, data.words);
+  const { words } = JSON.parse(figure.querySelector("script").textContent);
+  const restart = player(figure, words, (moment) =>
+    show(figure, shown[0], shown[1][moment], words));
   const turned = (name, values) => (name === "guard" && values.guard === "fsdp2" ?
     { backward_prefetch: "pre" } : {});
   play("fsdp", draw, turned, true);

@@ -12,9 +12,9 @@
   /* The spans of both steps, each with the memory before it, at its ends and after it. */
   function trace(parts, spans, keeps) {
     const traced = [];
-    let [kept, moments, gradient] = [0, 0, keeps ? parts.gradient : 0];
+    let [activations, moments, gradient] = [0, 0, keeps ? parts.gradient : 0];
     const take = (time, extra) => ({ time, bytes: { weight: parts.weight, gradient,
-      optimizer: parts.master + moments, activation: kept + extra } });
+      optimizer: parts.master + moments, activation: activations + extra } });
     for (const begin of [0, spans.at(-1)[3]]) {
       for (const [kind, microBatch, from, to] of spans) {
         const [start, end] = [begin + from, begin + to];
@@ -22,7 +22,7 @@
         const points = [take(start, 0)];
         if (kind === "U") moments = parts.moments;
         points.push(take(start, again));
-        kept += { F: parts.kept, B: -parts.kept, U: 0 }[kind];
+        activations += { F: parts.stored, B: -parts.stored, U: 0 }[kind];
         if (kind === "B") gradient = parts.gradient;
         points.push(take(end, again), take(end, 0));
         traced.push({ kind, microBatch, start, end, points });
@@ -101,7 +101,7 @@
     answer(figure, "first", size(peaks[0]));
     answer(figure, "second", size(peaks[1]));
     answer(figure, "account", size(parts.weight + parts.gradient + parts.master + parts.moments +
-      live * parts.kept + parts.recomputed));
+      live * parts.stored + parts.recomputed));
     return traced;
   }
 
