@@ -230,7 +230,7 @@ def _show(report: Mapping[str, Any]) -> None:
     say(f"[bold {colour.get(verdict, 'yellow')}]{verdict}[/]: {report['card']} has {room:.1f} GiB; "
         f"the fullest rank needs {report['likely'] / GIB:.1f} GiB, between "
         f"{report['low'] / GIB:.1f} and {report['high'] / GIB:.1f}")  # fmt: skip
-    source = f"{report['own_runs']} own runs" if report["own_runs"] else "published runs"
+    source = "own runs" if report["own_runs"] else "published runs"
     say(f"counted {report['counted'] / GIB:.1f} GiB; the rest is what {source} had in addition: "
         "the driver, buffers of collectives, fragments\n")  # fmt: skip
     rows = [
