@@ -62,13 +62,13 @@ hooks: test-env ## install the pre-commit hook
 
 serve: test-env ## read the workbook in a browser (in English; ONLY= builds both languages)
 	@echo "Building $(if $(ONLY),the English pages; \`make serve ONLY=\` builds both languages,both languages). They will be at http://127.0.0.1:8000/"
-	@SHARDBOOK_ONLY=$(ONLY) NO_MKDOCS_2_WARNING=1 $(IN) mkdocs serve
+	@SHARDBOOK_ONLY=$(ONLY) $(IN) mkdocs serve
 
 site: test-env ## build the site into site/
-	@NO_MKDOCS_2_WARNING=1 $(IN) mkdocs build --strict
+	@$(IN) mkdocs build --strict
 
 screenshots: test-env ## take the README's pictures of the site (needs chromium)
-	@NO_MKDOCS_2_WARNING=1 $(IN) tests.site.screenshots
+	@$(IN) tests.site.screenshots
 
 vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX=0.x.y; needs npm)
 	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)

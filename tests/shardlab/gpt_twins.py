@@ -21,6 +21,7 @@ from costlab.implementations.megatron import gpt as megatron_gpt
 from costlab.implementations.megatron.names import OURS_TO_THEIRS, theirs_by_ours
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.data_parallel import DataParallel
+from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients, sharding
@@ -40,6 +41,7 @@ class Case:
         schedule: ours; Megatron runs 1F1B, whose gradients are the same.
         microbatches: of a step, each of BATCH sequences, for each data-parallel replica.
         steps: of training.
+        llama: RMSNorm, rope, SwiGLU, no biases, an untied head (`tied` is then False).
     """
 
     tensor: int = 1
@@ -51,11 +53,13 @@ class Case:
     schedule: str = "1f1b"
     microbatches: int = 1
     steps: int = STEPS
+    llama: bool = False
 
     def config(self) -> GPTConfig:
+        choices = LLAMA if self.llama else {"tie_embeddings": self.tied}
         return GPTConfig(
             layers=max(2, self.pipeline), hidden=HIDDEN, heads=HEADS, kv_heads=self.groups,
-            vocab=VOCAB, sequence=SEQUENCE, tie_embeddings=self.tied, dtype=torch.float64,
+            vocab=VOCAB, sequence=SEQUENCE, dtype=torch.float64, **choices,
         )  # fmt: skip
 
     def batch(self, step: int, replica: int) -> list[tuple[Tensor, Tensor]]:
@@ -116,12 +120,20 @@ def trained(case: Case, twin: Ours | MegatronTwin, grid: Grid) -> dict[str, Tens
         losses = twin.gradients(case.batch(step, grid.data.rank))
         if step == 0:
             seen = {f"loss {index}": loss for index, loss in enumerate(losses)} | {
-                f"gradient of {name}": p.grad.clone()
+                f"gradient of {name}": in_our_order(case, twin, name, p.grad).clone()
                 for name, p in twin.named_parameters()
                 if p.grad is not None
             }
         optimizer.step()
-    return seen | {name: p.detach() for name, p in twin.named_parameters()}
+    return seen | {
+        name: in_our_order(case, twin, name, p.detach()) for name, p in twin.named_parameters()
+    }
+
+
+def in_our_order(case: Case, twin: Ours | MegatronTwin, name: str, x: Tensor) -> Tensor:
+    """A parameter or its gradient; Megatron keeps a rank's gates before what they gate."""
+    gated = case.llama and name.endswith("fc1.weight") and isinstance(twin, MegatronTwin)
+    return megatron_gpt.gates_in_turns(x) if gated else x
 
 
 class Ours:
@@ -166,16 +178,23 @@ class MegatronTwin:
     """Megatron's stage, in its DDP, under its schedule; its parallel state must stand."""
 
     def __init__(self, case: Case, grid: Grid, weights: dict[str, Tensor]) -> None:
+        ours = case.config()
         self.config = mcore.config(
-            hidden=HIDDEN, heads=HEADS, depth=case.config().layers, num_query_groups=case.groups,
-            sequence_parallel=case.sequence_parallel,
+            hidden=HIDDEN, heads=HEADS, depth=ours.layers,
+            sequence_parallel=case.sequence_parallel, **megatron_gpt.block_of(ours),
         )  # fmt: skip
-        model = megatron_gpt.gpt(self.config, vocab=VOCAB, sequence=SEQUENCE, tied=case.tied)
+        model = megatron_gpt.gpt(
+            self.config, vocab=VOCAB, sequence=SEQUENCE, tied=ours.tie_embeddings,
+            position_embedding_type=megatron_gpt.POSITIONS[ours.position],
+        )  # fmt: skip
+        if case.llama:  # its angles are in fp32, which alone would differ by 1e-8
+            rates = torch.arange(0, HIDDEN // HEADS, 2, dtype=torch.float64) / (HIDDEN // HEADS)
+            model.rotary_pos_emb.inv_freq = ours.rope_base**-rates
         named = {theirs_by_ours(name): whole for name, whole in weights.items()}
         named.setdefault("output_layer.weight", named["embedding.word_embeddings.weight"])
         megatron_gpt.load(model, named)
         self.model = megatron_gpt.data_parallel(model)
-        self.grid, self.tied = grid, case.tied
+        self.grid, self.tied = grid, ours.tie_embeddings
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """By our names."""

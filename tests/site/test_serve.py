@@ -1,4 +1,4 @@
-"""`make serve` answers this machine's names alone; a saved change is shown, and found too.
+"""`mkdocs serve` answers at once, and this machine's names alone; a saved change is shown.
 
 How long that takes on the whole workbook stands in docs/reference/site.md (`make benchmark`).
 """
@@ -6,8 +6,11 @@ How long that takes on the whole workbook stands in docs/reference/site.md (`mak
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sitelab.theme.local_server import is_local
+from tests.free_port import free_port
 from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
 from tests.site.reader import Reader
@@ -53,7 +57,41 @@ def test_a_saved_change_is_on_the_page_and_is_found(live: tuple[Path, str]) -> N
 def test_a_saved_change_of_the_whole_workbook_is_found(tmp_path: Path) -> None:
     book = copy_workbook(tmp_path)
     with serve_live(book) as address:
+        links = internal_references(address)
         check_saved_change(book, address, "docs/theory/01-collectives")
+        assert internal_references(address) == links > 0
+
+
+def internal_references(address: str) -> int:
+    """Return how many names on an API page link to where they are explained."""
+    return get(f"{address}reference/api/data/").count("autorefs-internal")
+
+
+def test_the_address_answers_before_the_pages_are_built(tmp_path: Path) -> None:
+    book, port = make_site(Scratch(tmp_path)), free_port()
+    command = [sys.executable, "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"]
+    server = subprocess.Popen(command, cwd=book, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        lines = iter(server.stderr.readline, "")
+        announced = next(line for line in lines if "answers now" in line)
+        assert f"http://127.0.0.1:{port}/" in announced
+        answer = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+        answer.request("GET", "/")
+        waiting = answer.getresponse()
+        assert (waiting.status, waiting.headers["Refresh"]) == (503, "1")
+        assert "being built" in waiting.read().decode()
+        rest = [*takewhile(lambda line: "Serving on" not in line, lines)]
+        assert "Scratch book" in get(f"http://127.0.0.1:{port}/")
+        assert len(rest) <= 5, rest  # no line for each page
+        second = subprocess.run(
+            command, check=False, cwd=book, capture_output=True, text=True, timeout=LIMIT
+        )
+        assert second.returncode == 1
+        assert f"be served at 127.0.0.1:{port} (Address already in use)" in second.stdout
+    finally:
+        server.terminate()
+        server.communicate(timeout=LIMIT)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ The HTML is cleaned and parsed once. Then each part of the site changes the tree
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from notelab.recall.cards import Card
 from sitelab.citations.live_citations import link_citations, make_mark
 from sitelab.citations.resolved import ResolvedCitation
+from sitelab.drawing.diagrams import embed_drawings
 from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures
 from sitelab.figures.embed import embed_figures
@@ -37,6 +39,7 @@ class Source(NamedTuple):
         citations: what the page cites, by the text of the citation.
         cards: its recall cards, in order.
         judged: whether the bench writes the page, so that it may mark verdicts and measured rows.
+        files: the state of the files that a page's figures show (`newest_change`), or 0.
     """
 
     html: str
@@ -45,6 +48,13 @@ class Source(NamedTuple):
     citations: dict[str, ResolvedCitation]
     cards: Sequence[Card]
     judged: bool
+    files: int = 0
+
+
+def newest_change(root: Path) -> int:
+    """Return when a file that figures show was last written: a drawing or a result."""
+    shown = chain((root / "docs").glob("[am]*/**/*"), (root / "experiments").glob("*/results/*"))
+    return max((file.stat().st_mtime_ns for file in shown), default=0)
 
 
 class Fault(NamedTuple):
@@ -85,13 +95,12 @@ class Contents:
 
     def get(self, source: Source, root: Path) -> Content:
         """Return a page's content; `root` is the repository's folder."""
-        if "figure" in source.html:  # the content then depends on files too
-            return self._make(source, root)
         return self._cache.get_or_make(source.url, source, lambda: self._make(source, root))
 
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
+        embed_drawings(page, language)
         hide_from_search(page)
         faults = [
             Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")

@@ -4,6 +4,7 @@ mkdocs.yml lists this module under `hooks:`. mkdocs runs hooks after its plugins
 """
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemBytecodeCache
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import Files
@@ -20,12 +22,14 @@ from mkdocs_autorefs import AutorefsExtension
 
 from notelab import __version__
 from notelab.recall.cards import Card
+from sitelab import plain_tree
 from sitelab.citations import live_citations, resolved
 from sitelab.citations.resolved import ResolvedCitation
-from sitelab.contents import Contents, Source
+from sitelab.contents import Contents, Source, newest_change
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, rebuild_cache, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
+from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
 from sitelab.theme import local_server, search_index
@@ -38,7 +42,10 @@ _citations: dict[Path, dict[str, ResolvedCitation]] = {}
 _cards: dict[Path, list[Card]] = {}
 _contents = Contents()
 _todays_cards = recall_cards.TodaysCards()
+_wayfinding = Wayfinding()
 _full_outputs: dict[str, str] = {}
+_figure_files = [0]
+_waiting: list[local_server.WaitingServer] = []
 
 
 def _root(config: MkDocsConfig) -> Path:
@@ -52,6 +59,30 @@ def _language(config: MkDocsConfig) -> str:
 def on_startup(command: str, dirty: bool) -> None:
     """Remember whether the site is built or served: only a served site shows local pages."""
     _tree.served = command == "serve"
+    for plugin in ("mkdocs_static_i18n", "mermaid2"):  # a line for each page, in each language
+        logging.getLogger(f"mkdocs.plugins.{plugin}").setLevel(logging.WARNING)
+
+
+@event_priority(200)
+def _answer_at_once(config: MkDocsConfig) -> MkDocsConfig:
+    """Serve one language unless both are asked for, and a waiting page until it is built."""
+    if not _tree.served:
+        return config
+    plugin: Any = config.plugins["i18n"]
+    only = os.environ.get("SHARDBOOK_ONLY", "en")
+    plugin.config.build_only_locale = only or None
+    if not _tree.folder.exists():  # the first build
+        host, port = config.dev_addr
+        try:
+            _waiting.append(local_server.WaitingServer(host, port))
+        except OSError as error:
+            raise Abort(
+                f"nothing can be served at {host}:{port} ({error.strerror}): choose another "
+                "address with --dev-addr, or end what serves there"
+            ) from None
+        built = f"the pages in {only!r}; SHARDBOOK_ONLY= builds both languages" if only else "both"
+        _log.info("http://%s:%d/ answers now; being built: %s", host, port, built)
+    return config
 
 
 @event_priority(100)
@@ -75,7 +106,7 @@ def _choose_extensions(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-on_config = CombinedEvent(_prepare, _choose_extensions)
+on_config = CombinedEvent(_answer_at_once, _prepare, _choose_extensions)
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -85,6 +116,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
+    _figure_files[0] = newest_change(_root(config))
     session = resolved.open_offline_session()
     _citations.clear()
     _citations.update(resolved.resolve_citations(_root(config), session))
@@ -119,14 +151,15 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Render the page only if it has changed."""
-    rebuild_cache.cache_rendering(page, markdown)
+    rebuild_cache.cache_rendering(page, markdown, config.plugins["autorefs"])
     return markdown
 
 
-def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
-    """Make jinja2 compile the theme's templates only once."""
+def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Any:
+    """Guide readers from page to page; compile templates once, and fill them for changed pages."""
+    _wayfinding.guide(_language(config))
     env.bytecode_cache = FileSystemBytecodeCache(str(_tree.folder.parent))
-    return env
+    return rebuild_cache.CachedEnvironment(env)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -143,12 +176,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         citations=_citations.get(file, {}),
         cards=_cards.get(file, []),
         judged=is_bench_page(uri),
+        files=_figure_files[0] if "figure" in html else 0,
     )
     content = _contents.get(source, root)
     for fault in content.faults:
         _log.warning("%s", fault.format(file, root))
     live_citations.write_cards(content.cards, language, Path(config.site_dir))
     page.meta["mark"] = content.mark
+    _wayfinding.add(content.html, page)
     if uri == CHANGELOG:  # in English, also in the Spanish site
         return f'<div lang="en">{content.html}</div>'
     return _todays_cards.add(content.html, page, language)
@@ -161,6 +196,10 @@ def on_page_context(
     root, language = _root(config), _language(config)
     if page.is_homepage or page.url == "es/":  # the front page's menu is the tabs
         page.meta["hide"] = ["navigation", "toc"]
+    if plain := os.environ.get("SHARDBOOK_PLAIN"):  # its references are resolved by now
+        plain_tree.write_page(Path(plain), language, page, page.content or "")
+        if page.is_homepage or page.url == "es/":
+            plain_tree.write_settings(Path(plain), language, config, nav)
     base = edit_links.find_base(root, str(config.extra.get("edit") or ""))
     page.edit_url = base and base + quote(page.file.src_uri)
     return context | {
@@ -192,12 +231,16 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Fill the pages of cards and split the search index, once all languages are built."""
     _todays_cards.fill()
     search_index.split_index(Path(config.site_dir), "es")
+    if plain := os.environ.get("SHARDBOOK_PLAIN"):
+        for language in config.plugins["i18n"].all_languages:  # type: ignore[attr-defined]
+            plain_tree.write_files(Path(plain), language, Path(config.site_dir))
 
 
 def on_serve(
     server: LiveReloadServer, config: MkDocsConfig, builder: Callable[[], None]
 ) -> LiveReloadServer:
     """Watch the files and not the links to them; refuse the names of other hosts."""
+    _waiting.pop().close()
     server.unwatch(config.docs_dir)
     local_server.guard_server(server, config.dev_addr.host)
     return server

@@ -50,7 +50,12 @@ def variants(tensor: int, data: int) -> list[Case]:
             steps=steps_for(tensor * data, index),
         )
         for index, (tied, groups, sequence) in enumerate(flags)
-    ]
+    ] + [
+        Case(
+            tensor, 1, data, groups=max(tensor, 2), sequence_parallel=parallel[-1],
+            microbatches=1 + (data > 1), steps=steps_for(tensor * data, 1), llama=True,
+        )
+    ]  # fmt: skip
 
 
 GRIDS = [

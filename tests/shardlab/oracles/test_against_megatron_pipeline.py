@@ -33,6 +33,10 @@ def variants(tensor: int, pipeline: int, data: int) -> list[Case]:
             tensor, pipeline, data, True, max(tensor, 2), tensor > 1, "1f1b",
             microbatches=pipeline + 1, steps=steps_for(tensor * pipeline * data, 1),
         ),
+        Case(
+            tensor, pipeline, data, groups=max(tensor, 2), sequence_parallel=tensor > 1,
+            microbatches=pipeline, steps=steps_for(tensor * pipeline * data, 1), llama=True,
+        ),
     ]  # fmt: skip
 
 

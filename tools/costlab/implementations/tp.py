@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 from costlab.implementations import tutor
 from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
+from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.matmul import fuse
 
@@ -49,10 +50,11 @@ class Task:
 
 @contextmanager
 def build(
-    world: World, *, hidden: int, contestants: Sequence[str] = ALL
+    world: World, *, hidden: int, contestants: Sequence[str] = ALL, llama: bool = False
 ) -> Iterator[Mapping[str, Step]]:
-    """The contestants at one size, on every rank."""
-    task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
+    """The contestants at one size, on every rank; Llama's block has two queries a group."""
+    choices = LLAMA | {"kv_heads": tutor.HEADS // 2} if llama else {}
+    task = Task(tutor.config(hidden, **choices), *tutor.batch(world.device), world.device)
     with ExitStack() as stack:
         if {BASE, LINEARS} & set(contestants):  # imported here, since that takes seconds
             from costlab.implementations import megatron as mcore
@@ -136,9 +138,14 @@ def _megatrons(task: Task) -> Step:
 
     config = task.config
     settings = mcore.config(
-        hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype
-    )
-    model = megatron_gpt.gpt(settings, vocab=config.vocab, sequence=config.sequence, tied=True)
+        hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype,
+        **megatron_gpt.block_of(config),
+    )  # fmt: skip
+    model = megatron_gpt.gpt(
+        settings, vocab=config.vocab, sequence=config.sequence, tied=config.tie_embeddings,
+        position_embedding_type=megatron_gpt.POSITIONS[config.position],
+        rotary_base=config.rope_base,
+    )  # fmt: skip
     megatron_gpt.load(model, {theirs_by_ours(name): w for name, w in task.weights().items()})
     tokens, targets = task.tokens, task.targets
     positions = torch.arange(config.sequence, device=task.device).expand_as(tokens)

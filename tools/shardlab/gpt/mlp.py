@@ -72,4 +72,6 @@ class MLP(nn.Module):
         """Return GELU of fc1's output, or silu of its gates times what they gate."""
         if not self.gated:
             return gelu(x_SBf)
-        return silu(x_SBf[..., 0::2]) * x_SBf[..., 1::2]
+        # One copy apart: operations on every other feature would each take twice as long.
+        pair_2SBf: Tensor = x_SBf.view(*x_SBf.shape[:-1], -1, 2).movedim(-1, 0).contiguous()
+        return silu(pair_2SBf[0]) * pair_2SBf[1]

@@ -1,12 +1,13 @@
 """Caches what a build makes of each page, so that `mkdocs serve` makes only changed pages again.
 
-A saved note is one page of a hundred and fifty. Rendering Markdown and parsing HTML for Material's
-search are a third of a rebuild each.
+A saved note is one page of a hundred and fifty. Rendering Markdown, parsing HTML for Material's
+search, and filling the theme's template take most of a rebuild.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
@@ -28,30 +29,75 @@ class PageCache(Generic[T]):
         return self._results[url][1]
 
 
-_rendered: PageCache[tuple[dict[str, Any], dict[str, dict[str, str]]]] = PageCache()
+class _Rendering(NamedTuple):
+    attributes: dict[str, Any]  # of the page
+    links: dict[str, dict[str, str]]  # anchors by the path of their file
+    registered: list[dict[str, Any]]  # anchors that other pages may refer to by name
+
+
+_rendered: PageCache[_Rendering] = PageCache()
 _entries: PageCache[list[dict[str, Any]]] = PageCache()
+_outputs: PageCache[str] = PageCache()
 
 
-def cache_rendering(page: Page, markdown: str) -> None:
+class _CachedTemplate:
+    def __init__(self, template: Any) -> None:
+        self._template = template
+
+    def render(self, context: dict[str, Any]) -> str:
+        page = context.get("page")
+        if page is None:  # of the sitemap and the page of errors
+            return str(self._template.render(context))
+        key = (str(context["nav"]), page.content, page.title, repr(page.meta), page.edit_url)
+        return _outputs.get_or_make(page.url, key, lambda: self._template.render(context))
+
+
+class CachedEnvironment:
+    """Jinja's environment, whose templates use the latest output of pages.
+
+    It depends on the page and on the menu, which has the neighbours' titles too.
+    """
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def get_template(self, name: str) -> _CachedTemplate:
+        """Return the theme's template of this name."""
+        return _CachedTemplate(self._env.get_template(name))
+
+
+def cache_rendering(page: Page, markdown: str, autorefs: Any) -> None:
     """Make `page`, whose `markdown` is about to be rendered, use the latest rendering.
 
     It depends on the page's text and on the files to which it can link. Links are kept by the path
-    of their target.
+    of their target. `autorefs`, that plugin, is new in each build: it's told again what it learned.
     """
-    render = page.render
+    render, register = page.render, autorefs.register_anchor
 
     def render_or_restore(config: MkDocsConfig, files: Files) -> None:
-        def make() -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
-            render(config, files)
+        def make() -> _Rendering:
+            registered: list[dict[str, Any]] = []
+            autorefs.register_anchor = lambda page, identifier, anchor=None, **more: (
+                registered.append(more | {"identifier": identifier, "anchor": anchor})
+            )
+            try:
+                render(config, files)
+            finally:
+                autorefs.register_anchor = register
             linked = page.links_to_anchors or {}
             links = {file.src_uri: anchors for file, anchors in linked.items()}
-            return {name: getattr(page, name) for name in _RENDERED}, links
+            return _Rendering({name: getattr(page, name) for name in _RENDERED}, links, registered)
 
         available_files = hash(frozenset((file.src_uri, file.url) for file in files))
-        attributes, links = _rendered.get_or_make(page.url, (markdown, available_files), make)
-        vars(page).update(attributes)
-        targets = {path: files.get_file_from_path(path) for path in links}
-        page.links_to_anchors = {file: links[path] for path, file in targets.items() if file}
+        kept = _rendered.get_or_make(page.url, (markdown, available_files), make)
+        for anchor in kept.registered:
+            register(page, **anchor)
+        vars(page).update(kept.attributes)
+        targets = {path: files.get_file_from_path(path) for path in kept.links}
+        page.links_to_anchors = {file: kept.links[path] for path, file in targets.items() if file}
 
     page.render = render_or_restore  # type: ignore[method-assign]
 

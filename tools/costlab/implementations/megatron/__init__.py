@@ -94,15 +94,18 @@ class Instead:
 _NO_TRACKER = SimpleNamespace(fork=lambda name="": nullcontext(), is_initialized=lambda: True)
 
 
-class Norm(nn.LayerNorm):
-    """LayerNorm, built as a layer spec asks for it and marked as apex's FusedLayerNorm is."""
+class Norm:
+    """The config's norm as torch has it, built as a layer spec asks and marked as apex's are."""
 
-    def __init__(
-        self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any
-    ) -> None:
-        super().__init__(hidden_size, eps)
-        self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
-        self.bias.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+    def __new__(  # type: ignore[misc]  # a spec takes a class, and torch's norms differ
+        cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any
+    ) -> nn.LayerNorm | nn.RMSNorm:
+        """Return the norm."""
+        kind = nn.RMSNorm if config.normalization == "RMSNorm" else nn.LayerNorm
+        norm = kind(hidden_size, eps)
+        for parameter in norm.parameters():
+            parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+        return norm
 
 
 def _accumulate(x: Tensor, grad: Tensor, main_grad: Tensor) -> None:

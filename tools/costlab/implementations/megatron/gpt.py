@@ -7,9 +7,11 @@ Dimensions: S sequence, B batch, V vocabulary; lower case where sharded.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, silu
 
 from costlab.implementations.megatron import (
     DistributedDataParallel,
@@ -20,6 +22,21 @@ from costlab.implementations.megatron import (
     layer_spec,
     parallel_state,
 )
+from shardlab.gpt.config import GPTConfig
+
+# Megatron's words for ours.
+NORMS = {"layer": "LayerNorm", "rms": "RMSNorm"}
+POSITIONS = {"learned": "learned_absolute", "rope": "rope"}
+
+
+def block_of(config: GPTConfig) -> dict[str, Any]:
+    """What a TransformerConfig says of a block like ours."""
+    return {
+        "normalization": NORMS[config.norm], "layernorm_epsilon": config.norm_eps,
+        "activation_func": silu if config.gated else gelu, "gated_linear_unit": config.gated,
+        "ffn_hidden_size": config.ffn_width, "num_query_groups": config.groups,
+        "add_bias_linear": config.bias,
+    }  # fmt: skip
 
 
 def transformer_layer(config: TransformerConfig) -> nn.Module:
@@ -29,8 +46,10 @@ def transformer_layer(config: TransformerConfig) -> nn.Module:
     return layer.to(torch.get_default_device(), dtype)
 
 
-def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> GPTModel:
-    """This stage's part of Megatron's GPTModel: learned positions, logits sharded over V."""
+def gpt(
+    config: TransformerConfig, *, vocab: int, sequence: int, tied: bool, **settings: Any
+) -> GPTModel:
+    """This stage's part of Megatron's GPTModel: by default learned positions; logits sharded."""
     model = GPTModel(
         config,
         layer_spec(),
@@ -39,6 +58,7 @@ def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> 
         pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(),
         share_embeddings_and_output_weights=tied,
+        **settings,
     )
     # Positions and norms are made in torch's default dtype.
     return model.to(torch.get_default_device(), config.params_dtype)
@@ -55,10 +75,22 @@ def shard(parameter: Tensor, whole: Tensor) -> Tensor:
 
 
 def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
-    """Copy whole weights, named as by `named_parameters`, into this rank's shards."""
+    """Copy whole weights, named as by `named_parameters`, into this rank's shards.
+
+    Megatron keeps a rank's gates before what they gate; whole weights have them in turns.
+    """
+    gated = getattr(getattr(module, "config", None), "gated_linear_unit", False)
     with torch.no_grad():
         for name, parameter in named_parameters(module):
-            parameter.copy_(shard(parameter, whole[name]))
+            part = shard(parameter, whole[name])
+            if gated and ".mlp.linear_fc1." in name:
+                part = torch.cat([part[0::2], part[1::2]])
+            parameter.copy_(part)
+
+
+def gates_in_turns(fc1: Tensor) -> Tensor:
+    """A rank's gated fc1, or its gradient, with rows in our order: a gate, then what it gates."""
+    return torch.stack(fc1.chunk(2), 1).flatten(0, 1)
 
 
 def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -1,0 +1,60 @@
+/* Remembers in this browser which pages of the path a reader has done, and ticks links to them. */
+(function () {
+  "use strict";
+
+  const KEPT = "shardbook.done"; // addresses below a language's root, the same in each language
+  const SAID = {
+    en: { choice: "I am done with this page", done: "done" },
+    es: { choice: "He terminado esta página", done: "hecha" },
+  };
+  const say = SAID[document.documentElement.lang] || SAID.en;
+  const config = document.getElementById("__config");
+  const home = new URL(`${JSON.parse(config.textContent).base}/`, location.href).pathname;
+  const place = (address) => new URL(address, location.href).pathname.slice(home.length);
+  let unkept = null; // the pages of a browser that keeps nothing
+
+  function load() {
+    try {
+      const kept = unkept || JSON.parse(localStorage.getItem(KEPT));
+      return new Set(Array.isArray(kept) ? kept : []);
+    } catch {
+      return new Set();
+    }
+  }
+
+  function save(places) {
+    try {
+      localStorage.setItem(KEPT, JSON.stringify([...places]));
+    } catch {
+      unkept = [...places];
+    }
+  }
+
+  function show() {
+    const places = load();
+    const links = ".md-nav--primary a.md-nav__link:not([href*='#']), .path li > a, .md-footer__link";
+    for (const link of document.querySelectorAll(links)) {
+      const title = link.querySelector(".md-ellipsis") || link;
+      title.classList.toggle("done", places.has(place(link.href)));
+      title.dataset.done = say.done;
+    }
+  }
+
+  const goal = document.querySelector(".md-content .goal");
+  if (goal) {
+    const input = Object.assign(document.createElement("input"), { type: "checkbox" });
+    input.checked = load().has(place(""));
+    input.addEventListener("change", () => {
+      const places = load(); // read again: another tab may have written
+      if (input.checked) places.add(place(""));
+      else places.delete(place(""));
+      save(places);
+      show();
+    });
+    const label = Object.assign(document.createElement("label"), { className: "done-choice" });
+    label.append(input, say.choice);
+    goal.closest("article").append(label);
+  }
+  show();
+  window.addEventListener("storage", show);
+})();

@@ -1,0 +1,99 @@
+"""No page is a dead end: each is in a menu or has a bar, and what belongs to a lab leads to it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.site.pages.test_answer_pages import MENU, list_answers, list_links
+from tests.site.places import Place, list_places
+from tests.site.reader import OpenReader
+
+LANGUAGES = ["", "es/"]
+TRAIL = re.compile(r'<nav class="trail".*?</nav>', re.DOTALL)
+FOOT = re.compile(r'<nav class="md-footer__inner.*?</nav>', re.DOTALL)
+GOAL = re.compile(r'</h1><p class="goal"><b>.*?</b> \S.*?</p>')
+TITLE = re.compile(r"<h1.*?</h1>")
+DONE = "[...document.querySelectorAll('.done')].map(title => title.textContent.trim())"
+
+
+def read(site: Path, address: str, part: re.Pattern[str]) -> str:
+    """Return a part of a built page, or "" if the page doesn't have it."""
+    match = part.search((site / address / "index.html").read_text("utf-8"))
+    return match[0] if match else ""
+
+
+def follow(foot: str, address: str, way: str) -> str:
+    """Return the address to which a page's foot leads: "prev" or "next"."""
+    links = re.findall(rf'href="([^"]*)" class="md-footer__link md-footer__link--{way}"', foot)
+    (link,) = list_links(f'href="{links[0]}"', address)
+    return link
+
+
+def belongs_to_a_lab(place: Place) -> bool:
+    folder = place.address.removeprefix("es/").split("/")[0]
+    return folder in ("experiments", "solutions") or "/since/" in f"/{place.address}"
+
+
+@pytest.mark.parametrize("place", [pytest.param(p, id=p.address or "front") for p in list_places()])
+def test_a_page_is_in_its_menu_or_has_a_bar_and_leads_to_its_lab(site: Path, place: Place) -> None:
+    menu, trail, foot = (read(site, place.address, part) for part in (MENU, TRAIL, FOOT))
+    assert "md-nav__link--active" in menu or trail
+    assert foot
+    if belongs_to_a_lab(place):
+        assert any("labs/" in link for link in list_links(trail, place.address)), trail
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_changelog_leads_to_the_front_page(site: Path, language: str) -> None:
+    place = f"{language}CHANGELOG/"
+    assert list_links(read(site, place, TRAIL), place) == {language or "/"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_answers_of_a_lab_are_neighbours_between_it_and_the_next_page(
+    site: Path, language: str
+) -> None:
+    here = f"{language}labs/03-annotated-reading/"
+    seen = [here, f"{language}experiments/35-reading-notes/megatron-tp-layers/"]
+    while "labs/" not in seen[-1]:
+        foot = read(site, seen[-1], FOOT)
+        assert follow(foot, seen[-1], "prev") == seen[-2]
+        seen.append(follow(foot, seen[-1], "next"))
+    assert len(seen) == 2 + 3 + 1 + 4 + 1  # notes, reference reading, further readings, since
+    assert seen[-1] == f"{language}labs/04-experts/"
+    assert {*seen[1:-1]} < {language + address for address in list_answers()}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_page_of_the_path_has_a_goal_and_theory_is_numbered(site: Path, language: str) -> None:
+    for place in list_places():
+        if place.address.startswith((f"{language}theory/", f"{language}labs/")):
+            assert read(site, place.address, GOAL), place
+        if place.address.startswith(f"{language}theory/"):
+            number = f"{int(place.source.name[:2])}. "
+            assert re.sub("<.*?>", "", read(site, place.address, TITLE)).startswith(number)
+    menu = re.sub(r"\s+", " ", read(site, f"{language}theory/01-collectives/", MENU))
+    assert re.search(r"> 11\. [^<]*<br> <small>30 min</small>", menu)
+    third = f"{language}theory/03-sharded-data-parallelism/"
+    assert "2. " in read(site, third, FOOT) and "4. " in read(site, third, FOOT)
+
+
+def test_a_page_that_is_done_is_ticked_in_both_languages_until_it_is_not(
+    open_reader: OpenReader,
+) -> None:
+    reader = open_reader(viewport={"width": 1440, "height": 900})
+    page = reader.read("theory/01-collectives/")
+    page.get_by_label("I am done with this page").check()
+    (in_menu,) = page.evaluate(DONE)
+    assert in_menu.startswith("1. Collectives")
+    page = reader.read("es/")
+    assert page.evaluate(DONE) == ["Las colectivas y lo que cuestan", *page.evaluate(DONE)[1:]]
+    page = reader.read("es/theory/01-collectives/")
+    choice = page.get_by_label("He terminado esta página")
+    assert choice.is_checked()
+    choice.uncheck()
+    assert page.evaluate(DONE) == []
+    assert reader.read("theory/02-tensor-parallelism/").evaluate(DONE) == []
