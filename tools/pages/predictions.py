@@ -26,7 +26,7 @@ LLAMA = Run(
     vocabulary=128256, sequence=8192, global_batch=512, stack="megatron-core",
 )  # fmt: skip
 NARROW = "\N{NARROW NO-BREAK SPACE}"
-LAYOUTS = [(8, 1, 1, "full"), (8, 2, 1, "none"), (8, 4, 1, "none"), (4, 8, 1, "none"),
+LAYOUTS = [(8, 1, 1, "none"), (8, 2, 1, "none"), (8, 4, 1, "none"), (4, 8, 1, "none"),
            (8, 4, 2, "none"), (8, 8, 1, "none")]  # fmt: skip
 CORPUS = 15e12  # tokens
 CARDS = ("A100-80", "H100", "GB200")

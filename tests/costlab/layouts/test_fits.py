@@ -20,6 +20,8 @@ from costlab.layouts.stack_memory import (
     published_ranks,
     usable_bytes,
 )
+from shardlab.pipeline.schedule import by_name, interleaved
+from shardlab.proofs.schedules.timeline import peak_live
 
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "rope_theta": 5e5,
@@ -120,6 +122,25 @@ def test_experts_are_cut_over_their_own_ranks() -> None:
     one, cut = (memory.parameters(model, Plan(data=8, global_batch=8, expert=e), 0) for e in (1, 4))
     assert one[0] == cut[0]
     assert one[1] == 4 * cut[1]
+
+
+def test_zero_cuts_an_experts_state_over_the_ranks_that_hold_that_expert() -> None:
+    model = Model(layers=2, hidden=64, heads=4, vocabulary=256, experts=8, bias=False)
+    plan = Plan(data=8, global_batch=8, expert=4, zero=1)
+    dense, experts = memory.parameters(model, plan, 0)
+    assert memory.rank_bytes(model, plan, 0)["optimizer"] == 12 * (dense / 8 + experts / 2)
+
+
+@pytest.mark.parametrize(("stages", "micro_batches", "chunks"), [(4, 8, 1), (4, 2, 1), (3, 6, 2)])
+def test_every_stage_has_as_many_micro_batches_alive_as_in_shardlabs_schedule(
+    stages: int, micro_batches: int, chunks: int
+) -> None:
+    one = chunks == 1
+    m = micro_batches
+    orders = by_name("1f1b", stages, m) if one else interleaved(stages, m, chunks)
+    plan = Plan(stages=stages, chunks=chunks, global_batch=micro_batches)
+    for stage in range(stages):
+        assert memory.live_pieces(plan, stage) == peak_live(orders[stage]) / chunks
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def nearest(model: Model, plan: Plan, judge: Judge, room: float) -> list[Plan]:
         reached = [changed for start in front for changed in change(model, start)]
         front = [changed for changed in dict.fromkeys(reached) if changed not in seen]
         seen.update(front)
-        if found := [changed for changed in front if judge(changed).verdict(room) == "fits"]:
-            return found[:SHOWN]
+        if fitting := [plan for plan in front if judge(plan).verdict(room) == "fits"]:
+            return fitting[:SHOWN]
     return []
 
 
@@ -157,13 +157,13 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
     try:
         refuse((card not in CARDS, f"--card {card!r} is unknown; choose {', '.join(CARDS)}"))
         model, plan = _read(named)
-        own = [parse_measured(text, model, plan) for text in measured]
+        own_runs = [parse_measured(text, model, plan) for text in measured]
     except LayoutError as fault:
         raise click.UsageError(str(fault)) from None
     room, stages = usable_bytes(card), memory.all_ranks(model, plan)
 
     def judge(plan: Plan) -> Estimate:
-        return estimate(worst_rank(model, plan), own)
+        return estimate(worst_rank(model, plan), own_runs)
 
     answer = judge(plan)
     verdict = answer.verdict(room)
@@ -176,7 +176,7 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
 
     report = {
         "verdict": verdict, "card": card, "room": room, "counted": answer.counted,
-        "likely": answer.likely, "low": answer.low, "high": answer.high, "own_runs": len(own),
+        "likely": answer.likely, "low": answer.low, "high": answer.high, "own_runs": len(own_runs),
         "worst_stage": memory.worst(stages), "ranks": plan.ranks, "data": plan.data,
         "stages": [
             {"layers": sum(map(len, chunks)), "bytes": held}
@@ -230,7 +230,7 @@ def _show(report: Mapping[str, Any]) -> None:
     say(f"[bold {colour.get(verdict, 'yellow')}]{verdict}[/]: {report['card']} has {room:.1f} GiB; "
         f"the fullest rank needs {report['likely'] / GIB:.1f} GiB, between "
         f"{report['low'] / GIB:.1f} and {report['high'] / GIB:.1f}")  # fmt: skip
-    source = f"{report['own_runs']} own runs" if report["own_runs"] else "published runs"
+    source = "own runs" if report["own_runs"] else "published runs"
     say(f"counted {report['counted'] / GIB:.1f} GiB; the rest is what {source} had in addition: "
         "the driver, buffers of collectives, fragments\n")  # fmt: skip
     rows = [

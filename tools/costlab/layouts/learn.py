@@ -209,29 +209,41 @@ class Scores(msgspec.Struct):
     regret: list[Regret]
 
 
+def widths(rows: Rows) -> dict[str, float]:
+    """Return, for each publication, the half width from the larger sources of the others."""
+    owner = dict(zip(rows.source, rows.publication, strict=True))
+    large = {name: rows.missed[rows.source == name] for name in sorted(owner)
+             if np.sum(rows.source == name) >= FEWEST}  # fmt: skip
+    return {
+        publication: widen({name: errors for name, errors in large.items()
+                            if owner[name] != publication})
+        for publication in sorted(set(rows.publication))
+    }  # fmt: skip
+
+
 def score() -> tuple[Fitted, Scores]:
     """Leave each publication out, and fit to all: the constants, and how wrong they are."""
     rows, logs = leave_out()
-    by = {name: rows.missed[rows.publication == name] for name in sorted(set(rows.publication))}
-    width, covered = {0: widen(by)}, coverage(by)
-    tables = {name: rows.missed[rows.source == name] for name in sorted(set(rows.source))}
-    covered_rows = sum(covered[name] * len(errors) for name, errors in by.items()) / len(rows.runs)
-    inside = {name: float(np.mean(np.abs(errors) <= width[0])) for name, errors in tables.items()}
-    by_own_runs = {}
+    limit = widths(rows)
+    inside = np.abs(rows.missed) <= np.array([limit[name] for name in rows.publication])
+
+    def tables(labels: NDArray[Any]) -> list[Score]:
+        return [_score(name, rows.missed[labels == name], float(np.mean(inside[labels == name])))
+                for name in sorted(set(labels))]  # fmt: skip
+
+    interval, by_own_runs = {}, {}
     for count in OWN_RUNS:
         remain = {name: errors for name, errors in with_own_runs(rows, count).items()
-                  if len(tables[name]) >= FEWEST}  # fmt: skip
+                  if np.sum(rows.source == name) >= FEWEST}  # fmt: skip
         shares = coverage(remain)
-        width.setdefault(count, widen(remain))
+        interval[count] = round(widen(remain), 4)
         by_own_runs[count] = _mean(str(count), [_score(name, errors, shares[name])
                                         for name, errors in remain.items()])  # fmt: skip
+    fitted = dict(zip(NAMES, np.round(logs, 4).tolist(), strict=True))
     return (
-        Fitted(dict(zip(NAMES, np.round(logs, 4).tolist(), strict=True)),
-               {count: round(value, 4) for count, value in width.items()},
-               len(rows.runs), len(by)),
-        Scores([_score(name, errors, covered[name]) for name, errors in by.items()],
-               _score("", rows.missed, covered_rows),
-               [_score(name, errors, inside[name]) for name, errors in tables.items()], by_own_runs,
+        Fitted(fitted, interval, len(rows.runs), len(limit)),
+        Scores(tables(rows.publication), _score("", rows.missed, float(np.mean(inside))),
+               tables(rows.source), by_own_runs,
                [Regret(name, *regret(rows, name)) for name in SWEPT]),
     )  # fmt: skip
 

@@ -11,13 +11,14 @@ import click
 import msgspec
 import numpy as np
 
-from costlab.layouts import learn, memory, runs, step_time
-from costlab.layouts.model import Model, Plan
+from costlab.layouts import learn, runs, step_time
+from costlab.layouts.model_config import model_from
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
+from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-UNCOUNTED = 1.12  # published memory of BLOOM's runs over the sum of what is counted, median
+MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
 LAYOUT = ("tensor", "stages", "chunks", "context", "zero", "micro_batch", "recompute")
 
 
@@ -125,10 +126,10 @@ def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     """
     runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1,
                                        global_batch=base.ranks, micro_batch=1))  # fmt: skip
-    room = CARDS[base.card].gb
+    room = usable_bytes(base.card) / 1e9
     fitting = [(run, gb) for run, gb in layouts(base) if gb <= room]
     if not fitting:
-        raise ValueError(f"no layout of {base.ranks} {base.card} fits into {room:g} GB a card")
+        raise ValueError(f"no layout of {base.ranks} {base.card} fits into {room:.0f} GB a card")
     predictions = predict([run for run, _ in fitting], measured_runs)
     for prediction, (_, gb) in zip(predictions, fitting, strict=True):
         prediction.gb = gb
@@ -136,29 +137,12 @@ def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
 
 
 def estimate_gb(run: Run) -> float:
-    """Return the bytes of the fullest rank, with what is not counted of a stack, in 10⁹."""
-    stack = STACKS[run.stack]
-    model = Model(
-        layers=run.layers, hidden=run.hidden, heads=run.heads, vocabulary=run.vocabulary,
-        kv_heads=run.kv_heads, head_size=run.head_size, ffn=run.ffn, gated=run.gated,
-        tied=not run.gated, norm="rms" if run.gated else "layer", bias=not run.gated,
-    )  # fmt: skip
-    plan = Plan(
-        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
-        chunks=run.chunks, sequence_parallel=stack.sequence_parallel and run.tensor > 1,
-        micro_batch=run.micro_batch, sequence=run.sequence, global_batch=run.global_batch,
-        recompute=run.recompute, zero=run.zero, layers=_layers(run),
-        attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
-    )  # fmt: skip
-    return UNCOUNTED * max(sum(rank.values()) for rank in memory.all_ranks(model, plan)) / 1e9
+    """Return the bytes that the fullest rank likely needs, in 10⁹.
 
-
-def _layers(run: Run) -> tuple[int, ...]:
-    """Return the layers of each stage where they are uneven; () for even ones."""
-    if run.layers % run.stages == 0 or run.chunks > 1:
-        return ()
-    more = run.layers % run.stages
-    return tuple(run.layers // run.stages + (stage < more) for stage in range(run.stages))
+    Raises:
+        LayoutError: the run's stages can't be cut so.
+    """
+    return estimate(worst_rank(*plan_of(run))).likely / 1e9
 
 
 def _options(command: Callable[..., int]) -> Callable[..., int]:
@@ -173,6 +157,7 @@ def _options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="A model's config.json; options go before it.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
 @_options
 @click.option("--gated/--plain", default=None, help="The feed-forward layer has a gate.")
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
@@ -183,14 +168,19 @@ def _options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
               show_default=True)  # fmt: skip
 def command(
-    config: Path | None, measured: tuple[str, ...], search: bool, output_format: str, **named: Any
+    config: Path | None,
+    ignore: tuple[str, ...],
+    measured: tuple[str, ...],
+    search: bool,
+    output_format: str,
+    **named: Any,
 ) -> int:
     """Predict the time of a step, and how far that may be off.
 
     The interval held 80 % of the rows of publications that had no part in the fit.
     """
     try:
-        base = _read(config, named)
+        base = _read(config, ignore, named)
         measured_runs = [parse_own(text, base) for text in measured]
         predictions = rank(base, measured_runs) if search else predict([base], measured_runs)
     except ValueError as fault:
@@ -207,20 +197,16 @@ def command(
     return 0
 
 
-def _read(config: Path | None, named: dict[str, Any]) -> Run:
+def _read(config: Path | None, ignored: Sequence[str], named: dict[str, Any]) -> Run:
     """Return the run that the options name, with a model's config where they name none."""
-    wanted = {name: value for name, value in named.items() if value is not None}
-    model = runs.read_config(config) if config else {}
-    whole = {**model, **wanted}
-    for name in ("kv_heads", "head_size"):  # 0 is not named
-        whole[name] = wanted.get(name) or model.get(name, 0)
+    values = {name: value for name, value in named.items() if value is not None}
     for name in runs.REQUIRED:
-        if name not in whole:
-            raise ValueError(
-                f"--{name.replace('_', '-')} is missing: name it, or a --config that has it"
-            )
-    whole["kv_heads"] = whole["kv_heads"] or whole["heads"]
-    return Run(**whole)
+        if name not in values and not (config and name in MODEL):
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} is missing: name it, or a --config that has it")
+    model = model_from(config, ignored, {name: values.get(name) for name in (*MODEL, "gated")})
+    sizes = {name: getattr(model, name) for name in (*MODEL, "gated", "experts")}
+    return Run(**{**values, **sizes})
 
 
 def _show(step: Prediction) -> None:

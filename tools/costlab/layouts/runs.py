@@ -161,33 +161,6 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Return a model from its config.json, by the names of Run.
-
-    Raises:
-        ValueError: the file is no such config, or its kind of model is unknown.
-    """
-    try:
-        config = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except msgspec.MsgspecError as fault:
-        raise ValueError(f"{path}: this is no config.json: {fault}") from None
-    model = {}
-    for name, theirs in FACTS["config"].items():
-        value = next((config[key] for key in theirs if config.get(key) is not None), None)
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{path}: {theirs[0]} must be a whole number, not {value!r}")
-        model[name] = value
-    kind, gated = str(config.get("model_type")), FACTS["gated"]
-    if kind not in gated and not model.get("experts"):
-        raise ValueError(f"{path}: the model_type {kind!r} is unknown; name its sizes as options")
-    model["gated"] = gated.get(kind, True)
-    if "hidden" in model:
-        model.setdefault("ffn", 4 * model["hidden"])
-    return model
-
-
 def published() -> list[Run]:
     """Return all published runs, as their tables have them; those out of memory, too."""
     with PUBLISHED.open(encoding="utf-8", newline="") as file:
