@@ -5,7 +5,7 @@ import pytest
 
 from costlab.layouts import learn
 from costlab.layouts.learn import Scores
-from pages import predictions
+from pages.runs import predictions
 from pages.blocks import LANGUAGES, in_language, read_block
 
 

@@ -32,7 +32,7 @@ MODULES = {
     "since": "pages.since.page",
     "trace": "pages.runs.trace",
     "gpu-run": "pages.gpu_run",
-    "predictions": "pages.predictions",
+    "predictions": "pages.runs.predictions",
 }
 
 

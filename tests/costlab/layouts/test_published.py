@@ -6,7 +6,7 @@ import pytest
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Scores
-from pages import predictions
+from pages.runs import predictions
 
 SMALL = {"Korthikanti et al.", "Megatron-LM", "Narayanan et al.", "torchtitan"}
 
