@@ -273,3 +273,14 @@ def test_lines_inside_of_a_named_function_and_ends_of_two_paths_are_dated(notes:
     )
     done = notes.adopt()
     assert "the notes read v1: 4 of 4 citations fit" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_commit_without_a_tag_is_found_among_those_before_the_notes(notes: Notes) -> None:
+    read = ""
+    for lines in (9, 30):
+        (notes.code / "src/ring.py").write_text("import os\n" * lines + CODE)
+        read = read or commit_all(notes.code, f"{lines} lines")
+    notes.write(NOTE.format(**{name: row + 9 for name, row in OLD.items()}))
+    done = notes.adopt()
+    assert f"the notes read {read[:12]}: 4 of 4" in done.stdout, done.stdout
+    assert notes.pin() == read

@@ -306,11 +306,11 @@ def _origin(name: str, clone: Path) -> str:
 
 
 def _date_of(path: Path, root: Path) -> str:
-    """Return the date of a note's last commit, or of today if it has none."""
+    """Return the date of a note's last commit, or '' if it has none."""
     git_dir = find_git_dir(root)
     name = path.relative_to(root).as_posix()
     ran = GitCommand(git_dir).run("log", "-1", "--format=%cI", "--", name) if git_dir else None
-    return ran.text if ran and ran.text else "now"
+    return ran.text if ran else ""
 
 
 def _name_of(repository: str, taken: list[str]) -> str:

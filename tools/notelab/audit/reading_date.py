@@ -6,6 +6,7 @@ what encloses them. The commit at which most citations pass is the one that was 
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -14,10 +15,11 @@ from notelab.audit.repository import Repository
 from notelab.lines import names_in, split_lines
 
 _NEAR = 0.5  # the weight from which a name belongs to the citation and not only to its paragraph
-_MAX_TAGS, _MAX_AROUND = 400, 40
+_MAX_TAGS, _MAX_AROUND = 400, 400
 _EXACT = 2  # the measure of a citation whose own lines have a name; 1 is one in a named function
 _HEAD, _MAX_ABOVE = 8, 600  # lines of a head, and above a citation that are searched for heads
-_WEEKS = 6  # before and after the note's date
+_BEFORE = timedelta(weeks=12)  # the commits before the note's date that are compared
+_MARGIN = timedelta(weeks=1)  # a tag is often made some days after the commit that it names
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -64,8 +66,9 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
     Args:
         repository: the repository that the notes are about.
         readings: the citations.
-        date: when the notes were written, as git understands it.
+        date: when the notes were written, in ISO format, or '' for now.
     """
+    until = datetime.fromisoformat(date) if date else datetime.now(UTC)
     by_path: dict[str, list[Reading]] = {}
     for reading in readings:
         for path in reading.paths:
@@ -73,7 +76,7 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
     fits: dict[tuple[str, str], dict[int, int]] = {}
     ranked = []
     seen: set[str] = set()
-    for commit, tag in [*_list_tags(repository), *_list_around(repository, date)]:
+    for commit, tag in [*_list_tags(repository, until), *_list_around(repository, until)]:
         if commit in seen:
             continue  # a tag and a commit without one, or two tags, that are the same commit
         seen.add(commit)
@@ -126,22 +129,24 @@ def _indent(line: bytes) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _list_tags(repository: Repository) -> list[tuple[str, str]]:
-    """Return commit and name of the newest tags, the newest first."""
+def _list_tags(repository: Repository, until: datetime) -> list[tuple[str, str]]:
+    """Return commit and name of the newest tags that notes of a date can have read."""
     ran = repository.git.run(
-        *("for-each-ref", "--sort=-version:refname", "--sort=-creatordate"),
-        f"--count={_MAX_TAGS}",
-        *("--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags"),
+        *("for-each-ref", "--sort=-version:refname", "--sort=-creatordate", "refs/tags"),
+        "--format=%(creatordate:unix) %(objectname) %(*objectname) %(refname:lstrip=2)",
     )
-    rows = [row.split(" ", 2) for row in ran.text.split("\n") if row.count(" ") >= 2]
-    return [(peeled or commit, tag) for commit, peeled, tag in rows]
+    rows = [row.split(" ", 3) for row in ran.text.split("\n") if row.count(" ") >= 3]
+    limit = (until + _MARGIN).timestamp()
+    return [(peeled or at, tag) for age, at, peeled, tag in rows if int(age or 0) <= limit][
+        :_MAX_TAGS
+    ]
 
 
-def _list_around(repository: Repository, date: str) -> list[tuple[str, str]]:
-    """Return up to 40 commits from the weeks around a date, the newest first."""
+def _list_around(repository: Repository, until: datetime) -> list[tuple[str, str]]:
+    """Return commits from the weeks before a date, the newest first."""
     ran = repository.git.run(
-        *("log", "--first-parent", "--format=%H", f"--since={date} {_WEEKS} weeks ago"),
-        *(f"--until={date}", repository.commit),
+        *("log", "--first-parent", "--format=%H", f"--since={(until - _BEFORE).isoformat()}"),
+        *(f"--until={until.isoformat()}", repository.commit),
         timeout=120,
     )
     commits = ran.text.split()
