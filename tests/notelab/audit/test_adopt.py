@@ -244,3 +244,43 @@ def test_a_kill_leaves_no_lab_without_its_baseline(
         adopt([notes.book / "docs/notes.md"], None, (), (f"code={notes.code}",))
     assert written == ["citations.lock", "baseline.json", "code-sha.txt"][:at]
     assert not (notes.book / "docs/lab.toml").exists()
+
+
+def test_of_tags_that_fit_alike_the_one_that_the_notes_name_is_taken(notes: Notes) -> None:
+    git(notes.code, "checkout", "-q", "v1")
+    (notes.code / "other.py").write_text("other = 1\n")
+    newer = commit_all(notes.code, "a file that is not cited")
+    git(notes.code, "tag", "v1.6")
+    done = notes.adopt()
+    assert "the newest is taken" in done.stdout and notes.pin() == newer
+    for name in ("lab.toml", "code-sha.txt", "citations.lock"):
+        (notes.book / "docs" / name).unlink()
+    notes.write("Read at v1.\n\n" + NOTE.format(**OLD))
+    done = notes.adopt()
+    assert "the notes name this one" in done.stdout
+    assert notes.pin() == git(notes.code, "rev-parse", "v1^{commit}")
+
+
+def test_lines_inside_of_a_named_function_and_ends_of_two_paths_are_dated(notes: Notes) -> None:
+    for path in ("lib/ring.py", "src/other.py"):
+        (notes.code / path).parent.mkdir(exist_ok=True)
+        (notes.code / path).write_text("\n" * 40)
+    commit_all(notes.code, "more files")
+    git(notes.code, "tag", "v4")
+    inside = "- `Ring` sends: `ring.py:13`.\n- `build_frame` returns (`ring.py:19`).\n"
+    notes.write(
+        f"# Rings\n\n{inside}- `LIMIT` is `ring.py:3`.\n\n## `build_frame`\n\nring.py:18-19\n"
+    )
+    done = notes.adopt()
+    assert "the notes read v1: 4 of 4 citations fit" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_commit_without_a_tag_is_found_among_those_before_the_notes(notes: Notes) -> None:
+    read = ""
+    for lines in (9, 30):
+        (notes.code / "src/ring.py").write_text("import os\n" * lines + CODE)
+        read = read or commit_all(notes.code, f"{lines} lines")
+    notes.write(NOTE.format(**{name: row + 9 for name, row in OLD.items()}))
+    done = notes.adopt()
+    assert f"the notes read {read[:12]}: 4 of 4" in done.stdout, done.stdout
+    assert notes.pin() == read

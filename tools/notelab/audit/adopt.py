@@ -11,7 +11,7 @@ import msgspec
 from notelab.atomic_write import write_files
 from notelab.audit import baseline
 from notelab.audit.mentions import find_mentions
-from notelab.audit.reading_date import Reading, make_reading, rank_commits
+from notelab.audit.reading_date import Reached, Reading, make_reading, rank_commits
 from notelab.audit.repository import Repository
 from notelab.book import parsed_page
 from notelab.book.opening import open_session
@@ -235,15 +235,25 @@ def _pin_by_names(
             f"{name}: at no commit do the cited lines have the names next to them",
             hint="is it the right repository? Else write the pin yourself: `shardbook new`",
         )
-    alike = [each for each in ranked if each.fitting == best.fitting and each != best]
-    runner_up = next((each for each in ranked if each.fitting < best.fitting), None)
-    text = f"{name}: the notes read {best}: {best.fitting} of {len(readings)} citations fit"
-    text += f"; the next best, {runner_up}: {runner_up.fitting}" if runner_up else ""
-    remarks = [text]
+    alike = [each for each in ranked if each.score == best.score]
+    text = "\n".join(line for note in {id(n): n for n, _ in plain}.values() for line in note.lines)
+    best = next((each for each in alike if _is_named(each, text)), best)
+    alike.remove(best)
+    runner_up = next((each for each in ranked if each.score < best.score), None)
+    remark = f"{name}: the notes read {best}: {best.fitting} of {len(readings)} citations fit"
+    remark += f"; the next best, {runner_up}: {runner_up.fitting}" if runner_up else ""
+    remarks = [remark]
     if alike:
-        remarks.append(f"  {len(alike)} others fit alike ({alike[0]}, …); the newest is taken")
+        why = "the notes name this one" if _is_named(best, text) else "the newest is taken"
+        remarks.append(f"  {len(alike)} others fit alike ({alike[0]}, …); {why}")
     release = _format_release(best.tag)
     return _Source(name, f"url = {json.dumps(url)}{release}", best.commit, remarks)
+
+
+def _is_named(reached: Reached, text: str) -> bool:
+    """Return whether notes name a tag or the first digits of a commit."""
+    tag = rf"(?<![\w./-]){re.escape(reached.tag)}(?![\w/-]|\.\d)"
+    return reached.commit[:7] in text or bool(reached.tag and re.search(tag, text))
 
 
 def _format_release(tag: str) -> str:
@@ -257,12 +267,13 @@ def _list_readings(repository: Repository, plain: list[tuple[_Note, Candidate]])
     for note, candidate in plain:
         citation = candidate.citation
         path = citation.path
+        paths = [path]
         if path not in blobs:
             named = repository.by_name.get(path.rpartition("/")[2], [])
             ends = [each for each in named if each.endswith(f"/{path}")]
-            path = ends[0] if len(ends) == 1 else path
+            paths = ends or paths
         mentions = find_mentions(candidate, note.lines)
-        reading = make_reading(path, citation.first, citation.last, mentions)
+        reading = make_reading(paths, citation.first, citation.last, mentions)
         if reading and 0 < reading.first <= reading.last:
             readings.append(reading)
     return readings
@@ -295,11 +306,11 @@ def _origin(name: str, clone: Path) -> str:
 
 
 def _date_of(path: Path, root: Path) -> str:
-    """Return the date of a note's last commit, or of today if it has none."""
+    """Return the date of a note's last commit, or '' if it has none."""
     git_dir = find_git_dir(root)
     name = path.relative_to(root).as_posix()
     ran = GitCommand(git_dir).run("log", "-1", "--format=%cI", "--", name) if git_dir else None
-    return ran.text if ran and ran.text else "now"
+    return ran.text if ran else ""
 
 
 def _name_of(repository: str, taken: list[str]) -> str:

@@ -1,8 +1,12 @@
 """Finds the commit at which notes were read, when the notes don't say it.
 
-The names that the text gives next to each citation must be in the cited lines. The commit at which
-most citations pass is the one that was read.
+The names that the text gives next to each citation must be in the cited lines, or in the heads of
+what encloses them. The commit at which most citations pass is the one that was read.
 """
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -11,35 +15,47 @@ from notelab.audit.repository import Repository
 from notelab.lines import names_in, split_lines
 
 _NEAR = 0.5  # the weight from which a name belongs to the citation and not only to its paragraph
-_MAX_TAGS, _MAX_AROUND = 400, 40
-_WEEKS = 6  # before and after the note's date
+_MAX_TAGS, _MAX_AROUND = 400, 400
+_EXACT = 2  # the measure of a citation whose own lines have a name; 1 is one in a named function
+_HEAD, _MAX_ABOVE = 8, 600  # lines of a head, and above a citation that are searched for heads
+_BEFORE = timedelta(weeks=12)  # the commits before the note's date that are compared
+_MARGIN = timedelta(weeks=1)  # a tag is often made some days after the commit that it names
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A citation whose commit is unknown: its path and lines, and the names near it."""
+    """A citation whose commit is unknown: the paths that it may mean, its lines, names near it."""
 
-    path: str
+    paths: tuple[str, ...]
     first: int
     last: int
     names: frozenset[str]
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A commit, its tag or '', and how many citations have their names there."""
+    """A commit, its tag or '', and how many citations fit, of these `exact` in their very lines."""
 
     commit: str
     tag: str
     fitting: int
+    exact: int = 0
+
+    @property
+    def score(self) -> tuple[int, int]:
+        """Return by what commits are compared."""
+        return self.fitting, self.exact
 
     def __str__(self) -> str:
         """Return the tag, or else the first digits of the commit."""
         return self.tag or self.commit[:12]
 
 
-def make_reading(path: str, first: int, last: int, mentions: list[Mention]) -> Reading | None:
-    """Return a citation that can be dated, or None if nothing near it is named."""
-    names = frozenset(mention.name for mention in mentions if mention.weight >= _NEAR)
-    return Reading(path, first, last, names) if names else None
+def make_reading(
+    paths: Iterable[str], first: int, last: int, mentions: list[Mention]
+) -> Reading | None:
+    """Return a citation that can be dated, or None if nothing around it is named."""
+    near = [mention for mention in mentions if mention.weight >= _NEAR] or mentions
+    names = frozenset(mention.name for mention in near)
+    return Reading(tuple(paths), first, last, names) if names else None
 
 
 def rank_commits(repository: Repository, readings: list[Reading], date: str) -> list[Reached]:
@@ -50,52 +66,87 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
     Args:
         repository: the repository that the notes are about.
         readings: the citations.
-        date: when the notes were written, as git understands it.
+        date: when the notes were written, in ISO format, or '' for now.
     """
+    until = datetime.fromisoformat(date) if date else datetime.now(UTC)
     by_path: dict[str, list[Reading]] = {}
     for reading in readings:
-        by_path.setdefault(reading.path, []).append(reading)
-    fits: dict[tuple[str, str], int] = {}
+        for path in reading.paths:
+            by_path.setdefault(path, []).append(reading)
+    fits: dict[tuple[str, str], dict[int, int]] = {}
     ranked = []
     seen: set[str] = set()
-    for commit, tag in [*_list_tags(repository), *_list_around(repository, date)]:
+    for commit, tag in [*_list_tags(repository, until), *_list_around(repository, until)]:
         if commit in seen:
             continue  # a tag and a commit without one, or two tags, that are the same commit
         seen.add(commit)
-        fitting = 0
+        best: Counter[int] = Counter()
         for path, group in by_path.items():
             blob = repository.find_blob(commit, path)
             if blob and (blob, path) not in fits:
                 lines = split_lines(repository.read_blob(blob))
-                fits[blob, path] = sum(_fits(reading, lines) for reading in group)
-            fitting += fits.get((blob, path), 0)
-        ranked.append(Reached(commit, tag, fitting))
-    return sorted(ranked, key=lambda reached: (-reached.fitting, not reached.tag))
+                fits[blob, path] = {id(reading): _measure(reading, lines) for reading in group}
+            best |= Counter(fits.get((blob, path), {}))  # of several files, the one that fits best
+        exact = sum(value == _EXACT for value in best.values())
+        ranked.append(Reached(commit, tag, len(best), exact))
+    return sorted(ranked, key=lambda each: (-each.fitting, -each.exact, not each.tag))
 
 
-def _fits(reading: Reading, lines: list[bytes]) -> bool:
+def _measure(reading: Reading, lines: list[bytes]) -> int:
+    """Return how well a file fits a citation: in the cited lines, around them, or 0."""
     if reading.last > len(lines):
-        return False
-    text = b"\n".join(lines[reading.first - 1 : reading.last]).decode("utf-8", "replace")
-    return not reading.names.isdisjoint(names_in(text))
+        return 0
+    cited = lines[reading.first - 1 : reading.last]
+    if not reading.names.isdisjoint(_names(cited)):
+        return _EXACT
+    return int(not reading.names.isdisjoint(_names(_find_heads(lines, reading.first))))
 
 
-def _list_tags(repository: Repository) -> list[tuple[str, str]]:
-    """Return commit and name of the newest tags, the newest first."""
+def _names(lines: list[bytes]) -> list[str]:
+    return names_in(b"\n".join(lines).decode("utf-8", "replace"))
+
+
+def _find_heads(lines: list[bytes], first: int) -> list[bytes]:
+    """Return the lines that open what encloses a line, by their indentation alone.
+
+    A head may have several lines: a type above the name, and parameters below it.
+    """
+    heads: list[bytes] = []
+    indent = _indent(lines[first - 1]) if lines[first - 1].strip() else 1
+    for row in range(first - 1, max(first - _MAX_ABOVE, 0), -1):
+        if indent == 0:
+            break
+        line = lines[row - 1]
+        if line.strip() and _indent(line) < indent and not line.startswith(b"#"):
+            indent = _indent(line)
+            above = lines[max(row - _HEAD, 0) : row]
+            blank = max((n for n, each in enumerate(above) if not each.strip()), default=-1)
+            heads += above[blank + 1 :]
+    return heads
+
+
+def _indent(line: bytes) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _list_tags(repository: Repository, until: datetime) -> list[tuple[str, str]]:
+    """Return commit and name of the newest tags that notes of a date can have read."""
     ran = repository.git.run(
-        *("for-each-ref", "--sort=-version:refname", "--sort=-creatordate"),
-        f"--count={_MAX_TAGS}",
-        *("--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags"),
+        *("for-each-ref", "--sort=-version:refname", "--sort=-creatordate", "refs/tags"),
+        "--format=%(creatordate:unix) %(objectname) %(*objectname) %(refname:lstrip=2)",
     )
-    rows = [row.split(" ", 2) for row in ran.text.split("\n") if row.count(" ") >= 2]
-    return [(peeled or commit, tag) for commit, peeled, tag in rows]
+    rows = [row.split(" ", 3) for row in ran.text.split("\n") if row.count(" ") >= 3]
+    limit = (until + _MARGIN).timestamp()
+    return [(peeled or at, tag) for age, at, peeled, tag in rows if int(age or 0) <= limit][
+        :_MAX_TAGS
+    ]
 
 
-def _list_around(repository: Repository, date: str) -> list[tuple[str, str]]:
-    """Return up to 40 commits from the weeks around a date, the newest first."""
+def _list_around(repository: Repository, until: datetime) -> list[tuple[str, str]]:
+    """Return commits from the weeks before a date, the newest first."""
     ran = repository.git.run(
-        *("log", "--first-parent", "--format=%H", f"--since={date} {_WEEKS} weeks ago"),
-        *(f"--until={date}", repository.commit),
+        *("log", "--first-parent", "--format=%H", f"--since={(until - _BEFORE).isoformat()}"),
+        *(f"--until={until.isoformat()}", repository.commit),
         timeout=120,
     )
     commits = ran.text.split()
