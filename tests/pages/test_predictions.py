@@ -5,8 +5,8 @@ import pytest
 
 from costlab.layouts import learn
 from costlab.layouts.learn import Scores
-from pages.runs import predictions
 from pages.blocks import LANGUAGES, in_language, read_block
+from pages.runs import predictions
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
