@@ -28,7 +28,7 @@ LIMITS = {
     "tools/pages": (1_600, 1_855),  # with the pages of lab 06
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 532  # in all these rooms; the plan asks for 370
+FILES = 533  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder
