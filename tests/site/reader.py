@@ -107,9 +107,15 @@ class Reader:
         raise AssertionError(f"never true: {predicate}")
 
     def wait_for_diagrams(self, scheme: str = "light") -> int:
-        """Wait until the page's diagrams have a palette's colours; return their number."""
+        """Wait until the page's diagrams have a palette's colours; return their number.
+
+        A kept drawing is in the page. Mermaid draws the others when one of them nears the window.
+        """
         theme = {"light": "neutral", "dark": "dark"}[scheme]
-        self.until("theme => document.documentElement.dataset.diagrams === theme", theme)
+        undrawn = self.page.locator("div.mermaid:not(.drawn)")
+        if undrawn.count():
+            undrawn.first.scroll_into_view_if_needed()
+            self.until("theme => document.documentElement.dataset.diagrams === theme", theme)
         return int(self.page.locator("div.mermaid svg").count())
 
     def use_scheme(self, scheme: str) -> None:

@@ -108,10 +108,12 @@ def test_search_finds_a_word_in_its_own_language(
 def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> None:
     page = wide.read(SYNTHESIS)
     wide.use_scheme("light")
-    before = page.locator("div.mermaid").first.inner_html()
+    colour = "box => getComputedStyle(box).fill"
+    box = page.locator("div.mermaid .own rect").first
+    before = box.evaluate(colour)
     wide.use_scheme("dark")
     assert page.locator("div.mermaid svg").count() == 2
-    assert page.locator("div.mermaid").first.inner_html() != before
+    assert box.evaluate(colour) != before
     assert not wide.wrong
 
 

@@ -127,7 +127,7 @@ def test_without_an_address_of_its_own_the_site_has_no_sitemap(site: Path) -> No
     assert not list(site.glob("sitemap*"))
 
 
-def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
+def test_diagrams_reach_the_page_as_drawings(site: Path) -> None:
     for uri, source in list_sources().items():
         wanted = len(reading.read(source.read_text()).diagrams)
         if not wanted or uri.name.startswith("index."):
@@ -135,7 +135,8 @@ def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
         folder = site / "es" if uri.name.endswith(".es.md") else site
         name = uri.name.removesuffix(".md").removesuffix(".es")
         html = (folder / uri.parent / name / "index.html").read_text()
-        assert html.count('<div class="mermaid"') == wanted, uri
+        assert html.count('<div class="mermaid drawn"') == wanted, uri
+        assert "data-mermaid" not in html  # nor does such a page ever load mermaid
 
 
 def test_no_mark_of_the_source_is_left_on_a_page(site: Path) -> None:

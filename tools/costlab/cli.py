@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from costlab.external_sweeps.command import fit
+from costlab.layouts.fits import command as fits
+from costlab.layouts.predict import command as predict
 from costlab.record import options
 from costlab.sections import plan
 from costlab.sections.kernels.command import kernels
@@ -100,7 +102,9 @@ def bench() -> None:
 
 
 bench.add_command(fit)
+bench.add_command(fits)
 bench.add_command(kernels)
+bench.add_command(predict)
 _FORMAT = click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )

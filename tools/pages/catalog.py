@@ -27,10 +27,12 @@ MODULES = {
     "bench-fit": "pages.bench_fit",
     "promise": "pages.promise",
     "check-picture": "pages.check_picture",
+    "diagrams": "pages.diagrams",
     "museum": "pages.museum",
     "since": "pages.since.page",
     "trace": "pages.trace",
     "gpu-run": "pages.gpu_run",
+    "predictions": "pages.predictions",
 }
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from notelab.recall.cards import Card
 from sitelab.citations.live_citations import link_citations, make_mark
 from sitelab.citations.resolved import ResolvedCitation
+from sitelab.drawing.diagrams import embed_drawings
 from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures
 from sitelab.figures.embed import embed_figures
@@ -99,6 +100,7 @@ class Contents:
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
+        embed_drawings(page, language)
         hide_from_search(page)
         faults = [
             Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")

@@ -22,6 +22,7 @@ from mkdocs_autorefs import AutorefsExtension
 
 from notelab import __version__
 from notelab.recall.cards import Card
+from sitelab import plain_tree
 from sitelab.citations import live_citations, resolved
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.contents import Contents, Source, newest_change
@@ -195,6 +196,10 @@ def on_page_context(
     root, language = _root(config), _language(config)
     if page.is_homepage or page.url == "es/":  # the front page's menu is the tabs
         page.meta["hide"] = ["navigation", "toc"]
+    if plain := os.environ.get("SHARDBOOK_PLAIN"):  # its references are resolved by now
+        plain_tree.write_page(Path(plain), language, page, page.content or "")
+        if page.is_homepage or page.url == "es/":
+            plain_tree.write_settings(Path(plain), language, config, nav)
     base = edit_links.find_base(root, str(config.extra.get("edit") or ""))
     page.edit_url = base and base + quote(page.file.src_uri)
     return context | {
@@ -226,6 +231,9 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Fill the pages of cards and split the search index, once all languages are built."""
     _todays_cards.fill()
     search_index.split_index(Path(config.site_dir), "es")
+    if plain := os.environ.get("SHARDBOOK_PLAIN"):
+        for language in config.plugins["i18n"].all_languages:  # type: ignore[attr-defined]
+            plain_tree.write_files(Path(plain), language, Path(config.site_dir))
 
 
 def on_serve(

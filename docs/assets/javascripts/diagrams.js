@@ -1,6 +1,7 @@
-/* Draws the page's diagrams with the site's own mermaid, in the colours of the palette and at the
- * width of their place, and again when either changes. A diagram that does not parse shows why, in
- * its place. */
+/* Draws the diagrams that the page doesn't bring as drawings, with the site's own mermaid, which it
+ * loads once such a diagram nears the window. It draws in the colours of the palette and at the width
+ * of their place, and again when either changes. A diagram that does not parse shows why, in its
+ * place. */
 (function () {
   "use strict";
 
@@ -15,17 +16,20 @@
   const GANTT = `
     .titleText, .grid .tick text { font-size: 13px; }
     .grid .tick line { opacity: 0.4; }
-    .task0, .active0 { fill: var(--sum-soft); stroke: var(--sum); }
-    .task1, .active1 { fill: var(--shard-a-soft); stroke: var(--shard-a); }
+    .task0, .active0 { fill: var(--sent-soft); stroke: var(--sent); }
+    .task1, .active1 { fill: var(--own-soft); stroke: var(--own); }
     .taskText, .taskText0, .taskText1, .taskTextOutsideLeft, .taskTextOutsideRight {
       fill: var(--md-default-fg-color) !important;
     }`;
-  // In the colours of the front page's figure: what is a rank's own, and what all ranks send. A
-  // diagram says which is which: `row["FFN down: row"]:::own`, `sum(["all-reduce"]):::sent`.
+  // In the colours of meanings.css, as the kept drawings are. A diagram says which is which:
+  // `row["FFN down: row"]:::own`, `sum(["all-reduce"]):::sent`.
   const PARTS = `
-    .node.own :is(rect, path, polygon) { fill: var(--shard-a-soft); stroke: var(--shard-a); }
-    .node.sent :is(rect, path, polygon) { fill: var(--sum-soft); stroke: var(--sum); stroke-width: 2px; }
-    .node:is(.own, .sent) .nodeLabel { color: var(--md-default-fg-color); }
+    .node.own :is(rect, path, polygon) { fill: var(--own-soft); stroke: var(--own); }
+    .node.sent :is(rect, path, polygon) { fill: var(--sent-soft); stroke: var(--sent); stroke-width: 2px; }
+    .node.partial :is(rect, path, polygon) { fill: var(--partial-soft); stroke: var(--partial); }
+    .node.rank0 :is(rect, path, polygon) { fill: var(--own-soft); stroke: var(--own); }
+    .node.rank1 :is(rect, path, polygon) { fill: var(--rank-1-soft); stroke: var(--rank-1); }
+    .node:is(.own, .sent, .partial, .rank0, .rank1) .nodeLabel { color: var(--md-default-fg-color); }
     .node.sent .nodeLabel { font-weight: 700; }`;
   // What lies below words in the dark, in the page's own blue; of mermaid's, two are too pale for
   // WCAG's 4.5 : 1, and the others are olive.
@@ -40,10 +44,27 @@
   let drawing = Promise.resolve();
 
   function begin() {
-    for (const element of document.querySelectorAll("div.mermaid")) {
+    for (const element of document.querySelectorAll("div.mermaid:not(.drawn)")) {
       diagrams.push({ element, text: element.textContent, width: 0 });
     }
     if (!diagrams.length) return; // and no mermaid on this page
+    const near = new IntersectionObserver((entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+      near.disconnect();
+      load();
+    }, { rootMargin: "100%" });
+    for (const { element } of diagrams) near.observe(element);
+  }
+
+  function load() {
+    const script = document.createElement("script");
+    script.src = document.querySelector("template[data-mermaid]").dataset.mermaid;
+    script.onload = loaded;
+    document.body.append(script);
+  }
+
+  function loaded() {
+    window.mermaid.initialize({ startOnLoad: false }); // or it would draw by itself
     draw();
     const palette = new MutationObserver(draw);
     palette.observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
@@ -140,6 +161,5 @@
     svg.style.minWidth = `${Math.ceil(svg.viewBox.baseVal.width * scale)}px`;
   }
 
-  window.mermaid?.initialize({ startOnLoad: false }); // or it would draw by itself, before `begin`
   window.addEventListener("load", begin);
 })();

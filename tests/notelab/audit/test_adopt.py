@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from notelab.audit.adopt import adopt
 from tests.notelab.audit.test_audit import CODE
 from tests.notelab.scratch import commit_all, git
 from tests.running import run_program
@@ -211,3 +212,35 @@ def test_a_baseline_of_another_version_is_refused(notes: Notes) -> None:
     notes.adopt()
     (notes.book / "docs/baseline.json").write_text('{"version": 2, "findings": {}}')
     assert notes.check().returncode == 2
+
+
+def test_a_clone_that_names_no_address_leaves_no_path_of_this_machine(notes: Notes) -> None:
+    done = notes.adopt()
+    text = (notes.book / "docs/lab.toml").read_text()
+    assert "https://example.invalid/code" in text and str(notes.root) not in text
+    assert "code's clone has no remote `origin`; in lab.toml, replace" in done.stdout
+    assert notes.check().returncode == 0
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_a_kill_leaves_no_lab_without_its_baseline(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """A lab.toml without a baseline made every finding of the past fail, and `adopt` refuse."""
+    notes.write(NOTE.format(**OLD | {"limit": 900}))
+    monkeypatch.chdir(notes.book)
+    monkeypatch.setenv("SHARDBOOK_CACHE", str(notes.root / "cache"))
+    replace, written = Path.replace, []
+
+    def kill(path: Path, target: Path) -> Path:
+        if target.parent == notes.book / "docs":
+            if len(written) == at:
+                raise KeyboardInterrupt
+            written.append(target.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", kill)
+    with pytest.raises(KeyboardInterrupt):
+        adopt([notes.book / "docs/notes.md"], None, (), (f"code={notes.code}",))
+    assert written == ["citations.lock", "baseline.json", "code-sha.txt"][:at]
+    assert not (notes.book / "docs/lab.toml").exists()

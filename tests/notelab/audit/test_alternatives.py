@@ -1,7 +1,9 @@
 """Second and third proposals of `audit`: each rule finds its place in a small file."""
 
-from notelab.audit.alternatives import find_definition, list_alternatives
-from notelab.audit.mentions import Mention
+import pytest
+
+from notelab.audit.alternatives import find_definition, find_whole, list_alternatives
+from notelab.audit.mentions import Mention, find_definitions
 from notelab.cited.outline import of_file
 from notelab.lines import split_lines
 from notelab.repin.changes import Place
@@ -68,6 +70,47 @@ def test_a_line_of_a_definition_may_mean_the_whole() -> None:
     assert (5, 15) in alternatives(5, 6)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((18, 19), (25, 28)),  # the whole function
+        ((17, 19), (25, 28)),  # with the blank line above
+        ((18, 20), (25, 28)),  # and one below
+        ((19, 19), None),  # one line is meant as it is
+        ((5, 15), (7, 22)),
+        ((5, 12), (7, 22)),  # its end was left out, or added later
+        ((5, 9), None),  # its beginning only
+        ((8, 15), None),
+    ],
+)
+def test_a_range_of_a_whole_symbol_is_proposed_as_the_whole(
+    old: tuple[int, int], new: tuple[int, int] | None
+) -> None:
+    code = f"import os\n\n{CODE}".replace("        frame = ", "\n" * 5 + "        frame = ")
+    code = code.replace("    return to +", "    to = int(to)\n    log(to)\n    return to +")
+    mentions = [Mention(name, name, 1.0) for name in ("send", "build_frame")]
+    place = find_whole(version(), version(code), Place("ring.py", *old), mentions)
+    assert (place and (place.start, place.end)) == new
+
+
+def test_the_comment_above_is_cited_if_it_was() -> None:
+    go = "package ring\n\n// Send sends.\n// It waits.\nfunc Send() {\n\twait()\n}\n"
+    new = go.replace("// It", "// Never fails.\n// It").replace("wait()", "wait()\n\tlog()")
+    versions, mention = (version(go, "a.go"), version(new, "a.go")), [Mention("Send", "Send", 1)]
+    for old, start in ((3, 3), (2, 3), (4, 3), (5, 6)):
+        place = find_whole(*versions, Place("a.go", old, 7), mention)
+        assert place == Place("a.go", start, 9)
+
+
 def test_an_impl_is_no_second_definition() -> None:
     rust = version("pub struct Ring {\n    size: usize,\n}\n\nimpl Ring {\n}\n", "ring.rs")
     assert find_definition(rust, "Ring") == Place("ring.rs", 1, 1)
+
+
+def test_definitions_are_looked_up_once_for_each_name() -> None:
+    """20,000 links to one of 200 `send` took two minutes."""
+    ring = version("class A:\n    def send(self):\n        pass\n\n\n" * 200)
+    before = find_definitions.cache_info().misses
+    assert all(find_definition(ring, "send") is None for _ in range(100))
+    assert find_definitions.cache_info().misses == before + 1
+    assert len(find_definitions(ring, "send")) == 200

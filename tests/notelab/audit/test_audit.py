@@ -287,11 +287,12 @@ def test_an_unknown_ref_is_named(book: Path) -> None:
     assert done.returncode == 2 and "v9: no such commit" in done.stderr
 
 
-def test_a_word_that_only_looks_like_a_path_is_unknown(book: Path) -> None:
-    (book / "src/notes.md").write_text("# A\n\nSee `example.com:443`, `node.js:18`, `a.py:3`.\n")
+def test_a_word_that_only_looks_like_a_path_is_no_citation(book: Path) -> None:
+    words = "`example.com:443`, `node.js:18`, `np.float32:4`, `a/b:3`, `C:\\x.py:12`"
+    (book / "src/notes.md").write_text(f"# A\n\nSee {words}, `a.py:3`.\n")
     commit_all(book, "words")
-    for row in audit(book):
-        assert (row["state"], row["certain"], row["proposals"]) == ("unknown", False, [])
+    [row] = audit(book)
+    assert (row["citation"], row["state"], row["proposals"]) == ("a.py:3", "unknown", [])
 
 
 def test_a_path_that_two_files_end_in_is_never_certain(book: Path) -> None:
@@ -317,6 +318,7 @@ def test_a_citation_by_symbol_survives_moves(book: Path) -> None:
     edit(book, MOVED)
     (row,) = audit(book)
     assert row["state"] == "right"
+    assert [(row["start"], row["end"]) for row in audit(book)] == [(12, 16)]
     edit(book, MOVED.replace("def send", "def post"), "renamed")
     assert states(audit(book)) == ["gone"]
 
@@ -426,6 +428,35 @@ def test_another_symbol_of_the_same_name_is_not_certain(book: Path) -> None:
     commit_all(book, "notes")
     edit(book, f"import os\n{two}")
     assert [row["certain"] for row in audit(book)] == [False, False, True]
+
+
+def test_a_changed_function_with_its_comment_keeps_its_comment(book: Path) -> None:
+    code = CODE.replace("def build_frame", "# What build_frame does.\n# And how.\ndef build_frame")
+    edit(book, code)
+    (book / "src/notes.md").write_text("# A\n\n`build_frame` (`ring.py:16-21`).\n")
+    commit_all(book, "notes")
+    edit(book, "import os\n" + code.replace("    header = ", "    log(to)\n    header = "))
+    (row,) = audit(book)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 23}  # type: ignore[index]
+
+
+def test_an_implementation_is_no_other_symbol(book: Path) -> None:
+    code = "pub struct Ring<F> {\n    size: F,\n}\n\nimpl<F: Copy> Ring<F> {\n    fn size() {}\n}\n"
+    (book / "src/ring.rs").write_text(code)
+    (book / "src/notes.md").write_text("# A\n\n`Ring` is `ring.rs:1`.\n")
+    commit_all(book, "notes")
+    (book / "src/ring.rs").write_text(f"use std::fmt;\n\n{code}")
+    commit_all(book, "code")
+    assert [(row["state"], row["certain"]) for row in audit(book)] == [("moved", True)]
+
+
+def test_words_with_hyphens_name_nothing(book: Path) -> None:
+    text = "| `send-frame-at-once` | it sends (`ring.py:4`) |\n"
+    (book / "src/notes.md").write_text(f"# A\n\n| rule | code |\n| --- | --- |\n{text}")
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    (row,) = audit(book)
+    assert row["state"] == "moved" and "send" not in str(row["reason"])
 
 
 def test_a_part_that_is_not_read_is_named_and_fails(book: Path) -> None:

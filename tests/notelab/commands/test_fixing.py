@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from notelab.check import check_labs
 from notelab.commands import fixing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
@@ -135,6 +136,9 @@ def test_ranges_that_part_into_two_files_stay_with_their_lock(self_citing_lab: L
     lab.folder.parent.joinpath("pkg/first.py").write_text(f"{first}\n")
     assert fix(lab, form) == form
     assert lab.folder.joinpath("citations.lock").read_bytes() == locked
+    findings = check_labs({lab.folder: None}, lab.bench()).findings
+    assert [finding.code for finding in findings] == ["N218", "N218"]
+    assert not any("--fix" in finding.help for finding in findings)  # it would change nothing
 
 
 def test_an_interrupt_leaves_each_file_old_or_new(

@@ -158,6 +158,7 @@ READ = [
     ("https://example.org/o/s/blob/refs/tags/v1.0/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
     ("`work.py:4-6`", "pkg/work.py:L4-L6"),
     ("`pkg/work.py#add_one`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py::add_one`", "pkg/work.py:L4-L6"),
     ("`work.py#add_one`", "pkg/work.py:L4-L6"),
     ("`app/(group)/page.tsx:L2-L4`", "app/(group)/page.tsx:L2-L4"),
     ("`docs/it's here.md:L1`", "docs/it's here.md:L1"),
@@ -241,8 +242,15 @@ REFUSED = [
     (f"[the file]({PERMALINK}/gone.py)", "N232", "`pkg/gone.py`"),
     ("[code](../pkg/work.py#L4-L6)", "N201", "in no source"),
     ("`pkg/work.py#add_three`", "N201", "no symbol"),
+    ("`pkg/work.py::add_three`", "N201", "no symbol"),
     ("`rk.py:4-6`", "N203", "no source has"),
     ("`docs/it's gone.md:L1`", "N203", "no source has"),
+    ("`gone.py:4-6`", "N203", "no source has"),
+    ("`lib/gone.rs:4`", "N203", "no source has"),
+    ("`np.float32:L4`", "N203", "no source has"),
+    ("node.js, line 18", "N203", "no source has"),
+    ("`s:gone.zig:3`", "N203", "no source has"),
+    ("`typo:gone.py:3`", "N203", "no source `typo`"),
 ]  # fmt: skip
 
 
@@ -263,6 +271,16 @@ NO_CITATION = [
     "https://docs.example.org/guide.html#l12",
     "https://example.org/o/s/issues/12#issuecomment-9000",
     "[a page](https://example.org/handbook.md#section-2)",
+    "`node.js:18`",
+    "node.js:18, 20",
+    "`tests/test_work.py::test_add`",
+    "`np.float32:4`",
+    "`docker.io/x:12`",
+    "`a/b:3`",
+    "`localhost:8080` and `db.internal:5432` and `localhost:5000/img:3`",
+    '`File "x.py", line 3` and File "x.py", line 3, in f',
+    r"`C:\x.py:12` and C:\x.py:12",
+    "`C:/x.py:12` and C:/x.py:12",
 ]
 
 
@@ -271,6 +289,31 @@ def test_what_is_no_citation_is_neither_judged_nor_counted(lab: Lab, form: str) 
     report = lab.judge(f"`pkg/work.py:L4-L6`. Also {form}", strict=True)
     assert report.findings == []
     assert [(note.citations, note.unjudged) for note in report.notes] == [(1, 0)]
+
+
+SEVERAL = [
+    "`pkg/work.py:4-6, 9-11`",
+    "pkg/work.py:4-6, 9-11 show both",
+    "`pkg/work.py:4-6`, `:9-11`",
+    "`pkg/work.py:4-6` and `:9-11`",
+    "pkg/work.py:4-6, :9-11",
+    "pkg/work.py#L4-L6, #L9-L11",
+    "**pkg/work.py**:4-6; :9-11",
+]
+
+
+@pytest.mark.parametrize("form", SEVERAL)
+def test_all_lines_behind_one_path_are_read(lab: Lab, form: str) -> None:
+    report = lab.judge(f"and `add_two` by {form}", strict=True)
+    assert (report.findings, [note.citations for note in report.notes]) == ([], [2])
+    places = sorted(lock_file.load(lab.folder / "citations.lock").citations["s"])
+    assert places == ["pkg/work.py:L4-L6", "pkg/work.py:L9-L11"]
+
+
+def test_numbers_that_follow_a_citation_as_words_are_none(lab: Lab) -> None:
+    for rest in ("40 others", "at 10:15", "`:smile:`", "`[:9]`", "2 and 3 of them", ": 9 lines"):
+        report = lab.judge(f"`pkg/work.py:4-6`, {rest}")
+        assert [note.citations for note in report.notes] == [1], rest
 
 
 UNJUDGED = [
@@ -295,6 +338,13 @@ def test_a_known_path_with_lines_near_by_is_counted_and_strictly_refused(
 def test_a_path_that_no_tree_has_is_not_counted(lab: Lab) -> None:
     report = lab.judge("`pkg/work.py:L4-L6`; `mine/run.py` prints it, on its line 9", strict=True)
     assert report.findings == []
+
+
+def test_without_a_tree_only_an_ending_of_code_makes_a_path(lab: Lab) -> None:
+    lab.judge("`pkg/work.py:L4-L6`")
+    lab.write("The name `add_one`: `pkg/work.py:L4-L6`, `np.float32:4`, `a/b:3`, `gone.py:9`")
+    found = lab.check(mirror=False).findings
+    assert [(each.code, "gone.py" in each.message) for each in found] == [("N213", True)]
 
 
 def test_lines_of_a_citation_near_by_are_its_own(lab: Lab) -> None:

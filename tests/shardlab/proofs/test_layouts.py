@@ -7,36 +7,13 @@ from typing import Any
 
 import pytest
 
-from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.formulas import data_parallel, fully_sharded, memory, tensor_parallel
-from shardlab.proofs.formulas.memory import Model, Plan, total
-from shardlab.proofs.schedules.timeline import bubble, simulate
-from sitelab.figures.quantities import format_bytes, format_percent
+from shardlab.proofs.formulas.memory import Model, Plan
+from sitelab.figures.quantities import format_bytes
 from tests.docs.page import ROOT
 
-BATCH, CARDS, TENSOR = 1536, 1024, 8
+TENSOR = 8
 MODEL = Model(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)
-ROW = re.compile(
-    r"^\| (\d+) \| (\d+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (\d+) \| (.+?) \|$", re.M
-)
-
-
-@pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
-def test_every_row_of_the_example_is_computed(page: str) -> None:
-    rows = ROW.findall((ROOT / "docs/theory" / page).read_text("utf-8"))
-    assert len(rows) == 5
-    for p, d, cut, *columns in rows:
-        stages, data = int(p), int(d)
-        assert TENSOR * stages * data == CARDS
-        micro_batches = BATCH // data
-        plan = Plan(
-            tensor=TENSOR, stages=stages, data=data, micro_batches=micro_batches,
-            sequence_parallel=True, recompute="selective", zero=int(cut[-1] == "1"),
-        )  # fmt: skip
-        activations, whole = total(MODEL, plan, "activation"), total(MODEL, plan)
-        lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
-        sizes = [format_bytes(whole - activations), format_bytes(activations), format_bytes(whole)]
-        assert columns == [*sizes, str(micro_batches), format_percent(lost)]
 
 
 @pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
@@ -117,12 +94,24 @@ def test_the_share_that_tensor_parallelism_sends_is_computed(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
-def test_what_the_chosen_layouts_data_ranks_send_in_a_step_is_computed(page: str) -> None:
-    data, micro_batches, tokens = 32, 48, MODEL.sequence
-    once = (2 + 4) * (data - 1) / data  # gather the weights, reduce-scatter the gradients
-    share = once / NETWORK / (6 * tokens * micro_batches / REACHED)
-    assert f"T = {tokens}" in words(page)
-    assert f"{share:.0%}".replace("%", " %") in words(page).partition("T = 2048")[2][:60]
+def test_the_tensor_ranks_that_send_least_beside_sharded_data_are_computed(page: str) -> None:
+    hidden, tokens, gradient, layer = 8192, 4096, 4, 12 * 8192**2  # tokens: of a rank
+
+    def sent(ranks: int) -> float:
+        """Seconds of a rank's transfers for one layer and a micro-batch of `ranks` shares."""
+        gathered = 2 * sharded(2, gradient) * layer / ranks / NETWORK
+        block = tensor_parallel.block(
+            tokens=tokens * ranks, hidden=hidden, ranks=ranks, itemsize=2, sequence_parallel=True
+        )  # fmt: skip
+        return (gathered + block.wire / NVLINK) / 1
+
+    formula = (0.6 * (4 + gradient) * hidden / tokens * NVLINK / NETWORK) ** 0.5
+    text = words(page)
+    assert f"T₀ = {tokens}" in text
+    assert re.search(rf"\b{formula:.0f} ranks", text)
+    assert "0.6 (4 + g)" in text
+    least = min(range(1, 65), key=sent)
+    assert abs(least - formula) < 1
 
 
 # As theory 8's table has them, row by row.

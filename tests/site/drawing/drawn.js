@@ -61,7 +61,7 @@
     (one) => !one.children.length && one.textContent.trim(),
   );
   return {
-    kind: svg.getAttribute("aria-roledescription"),
+    kind: svg.dataset.kind,
     width: svg.getBoundingClientRect().width,
     room: element.clientWidth,
     letters: written.map(letters),

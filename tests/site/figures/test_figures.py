@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,13 @@ from tests.site.reader import Reader
 ROOT = Path(__file__).parents[3]
 PLACES = {
     "collective": "theory/01-collectives/",
+    "fsdp": "theory/03-sharded-data-parallelism/",
+    "grid": "theory/04-pipelines-and-the-grid/",
     "memory": "theory/08-memory/",
+    "memory-step": "theory/08-memory/",
+    "ring": "theory/01-collectives/",
     "schedule": "theory/09-choosing-a-layout/",
+    "zigzag": "theory/06-long-sequences/",
 }
 # Turns controls as a reader does, one after the other, and reads what the figure then says.
 TURN = """([name, turns]) => turns.map(turn => {
@@ -93,6 +99,7 @@ PLANS = [
         Plan(tensor=2, stages=4, data=4, micro_batches=8, chunks=3, context=2, expert=8, zero=2,
              sequence_parallel=True),
     ),
+    *(account.MODELS[name] for name in ("Llama 3 8B", "Llama 3 70B", "Llama 3.1 405B")),
 ]  # fmt: skip
 SWEEP = [
     (
@@ -102,6 +109,13 @@ SWEEP = [
     )
     for t, p, s, r, z, of, e in itertools.product(
         (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), memory.RECIPES, (0, 4, 8))
+] + [
+    (
+        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000, ffn=2816, groups=g),
+        Plan(tensor=t, stages=p, data=4, micro_batches=6, sequence_parallel=s, recompute=r, zero=z),
+    )
+    for t, p, s, r, z, g in itertools.product(
+        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), (4, 16))
 ]  # fmt: skip
 
 
@@ -109,16 +123,12 @@ SWEEP = [
 def test_the_calculator_says_what_the_formulas_do(
     reader: Reader, plans: list[tuple[Model, Plan]]
 ) -> None:
-    # The page has no controls for what only a Llama has.
-    without = {"ffn", "groups"}
-    turns = [
-        [item for item in (*vars(model).items(), *vars(plan).items()) if item[0] not in without]
-        for model, plan in plans
-    ]
+    turns = [[*vars(model).items(), *vars(plan).items()] for model, plan in plans]
     for (model, plan), answer in zip(plans, turn_controls(reader, "memory", turns), strict=True):
         lines: dict[str, float] = {}
         for line in memory.account(model, plan):
-            lines[account.row_key(line)] = lines.get(account.row_key(line), 0) + line.bytes
+            key = account.row_key(line, gated=bool(model.ffn))
+            lines[key] = lines.get(key, 0) + line.bytes
         assert answer["lines"] == pytest.approx(lines, rel=1e-12)
         sums = {
             kind: quantities.format_bytes(memory.total(model, plan, kind)) for kind in account.KINDS
@@ -216,7 +226,44 @@ def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
             "latency": quantities.format_percent(1 - sent / seconds),
             "busbw": f"{quantities.format_bytes(call.wire / seconds)}/s",
             "measured": quantities.format_seconds(measured) if measured else "–",
+            "farthest": collective.format_farthest(
+                constants,
+                [p for p in collective.load_points(ROOT) if (p.link, p.op, ranks) == (link, op, 2)],
+            ),
         }
+
+
+def test_two_constants_are_those_that_are_least_off_their_points() -> None:
+    def sum_squares(constants: Constants, points: list[collective.Point]) -> float:
+        models = [collective.predict_seconds(constants, Call(p.op, p.bytes, 2)) for p in points]
+        return sum(math.log(m / p.seconds) ** 2 for m, p in zip(models, points, strict=True))
+
+    fitted = 0
+    for link, by_op in collective.load_presets(ROOT).items():
+        for op, constants in by_op.items():
+            points = [p for p in collective.load_points(ROOT) if (p.link, p.op) == (link, op)]
+            if not points:
+                continue  # PyTorch's own constants
+            fitted += 1
+            least = sum_squares(constants, points)
+            for factors in itertools.product((0.98, 1, 1.02), repeat=2):
+                hop, bandwidth = constants.hop * factors[0], constants.bandwidth * factors[1]
+                around = sum_squares(Constants(0, hop, bandwidth), points)
+                assert factors == (1, 1) or around > least, (link, op)
+    assert fitted == 12
+
+
+def test_a_bandwidth_of_nothing_is_refused_in_words(reader: Reader) -> None:
+    settings = [("bandwidth", 50), ("payload", 2**20)]
+    before, *after = turn_controls(
+        reader, "collective", [settings, [("bandwidth", 0)], [("bandwidth", 1e300)]]
+    )
+    assert [answer["answers"] for answer in after] == [before["answers"]] * 2
+    words = load_words("en")
+    said = reader.page.locator("#figure-collective > .play-note").text_content()
+    assert said == words["controls"]["not-between"].format(
+        label=words["collective"]["bandwidth"], least=0.001, most=1_000_000
+    )
 
 
 def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader: Reader) -> None:
@@ -300,4 +347,4 @@ def test_without_a_script_a_figure_shows_its_first_numbers_and_no_dead_control(
         assert figure
         shown = re.sub(r"<script.*?</script>", "", figure[0], flags=re.DOTALL)
         assert not re.search(r"<(input|select|button)", shown)
-        assert re.search(r"<strong data-(answer|sum)=.*?>[\d.]+", shown)
+        assert re.search(r"data-(answer=|sum=|rank).*?>[\d.]+", shown)

@@ -13,18 +13,26 @@ from notelab.audit import baseline
 from notelab.audit.mentions import find_mentions
 from notelab.audit.reading_date import Reading, make_reading, rank_commits
 from notelab.audit.repository import Repository
+from notelab.book import parsed_page
 from notelab.book.opening import open_session
-from notelab.check import check_labs
+from notelab.book.relock import lock_path, relock
+from notelab.book.workbook import CheckSession, Workbook, open_views
+from notelab.check import check_book
 from notelab.commands import pinning
 from notelab.errors import NotelabError, display_path
+from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
-from notelab.lab.lab import LAB_FILE, repository_root
-from notelab.lab.lock import LOCK_FILE
+from notelab.lab.lab import LAB_FILE, Lab, load, repository_root
+from notelab.lab.lab_file import LabFile
+from notelab.lab.lock import LOCK_FILE, Lock
 from notelab.page.candidates import Candidate, find_candidates
 from notelab.page.permalink import is_commit, normalize_repository
+from notelab.report.outcome import Report
+from notelab.sources.answers import WORKTREE
 from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
 from notelab.sources.git.url import check_url
 
+_NO_ADDRESS = "https://example.invalid/"  # of a clone that doesn't say where it is from
 _ADDRESS = re.compile(r"https?://[^/]+/[^\s#?]+?(?=/(?:-/)?(?:blob|blame|tree|src)/)")
 
 
@@ -82,18 +90,15 @@ def adopt(
                 f"{display_path(path)} exists already",
                 hint="move it away, or give another folder with --lab",
             )
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        write_files(written)
-        session = open_session(mirrors, folder)
-        lines, _ = pinning.lock([folder], session)
-        report = check_labs({folder: None}, open_session(mirrors, folder))
-    except BaseException:
-        for path in (*written, folder / LOCK_FILE):
-            path.unlink(missing_ok=True)
-        raise
+    lab = load(folder, msgspec.toml.decode(text, type=LabFile))
+    names = [source.name for source in sources]
+    book, report, lines = _check(lab, sources, open_session(mirrors, sources=names))
     counts = baseline.count(folder, report.findings)
-    baseline.write(folder, counts)
+    contents = {lock_path(book): lock_file.dump(book.lock or Lock()).encode()}
+    contents |= {folder / baseline.BASELINE: baseline.dump(counts)} if counts else {}
+    contents |= dict(reversed(written.items()))  # lab.toml is the last: with it there is a lab
+    folder.mkdir(parents=True, exist_ok=True)
+    write_files(contents)
     proved = sum(note.proved for note in report.notes)
     total = sum(note.citations for note in report.notes)
     remarks = [remark for source in sources for remark in source.remarks]
@@ -104,6 +109,30 @@ def adopt(
         f"{display_path(folder / baseline.BASELINE)}" if counts else
         f"{proved} of {total} citations proved, no finding",
     ]  # fmt: skip
+
+
+def _check(
+    lab: Lab, sources: list[_Source], session: CheckSession
+) -> tuple[Workbook, Report, list[str]]:
+    """Lock and check a lab that is not written yet; return it, the report and what was locked."""
+    pinned = {
+        source.name: pins.Pin(
+            source.name,
+            lab.folder / lab.sources[source.name].pin,
+            source.commit or WORKTREE,
+        )
+        for source in sources
+    }
+    cache = session.cache.file_for(lab.root)
+    views = [parsed_page.parse(page, cache) for page in pages.list_pages(lab)]
+    book = open_views(lab, views, pinned, None, session)
+    relocked = relock(book)
+    lines = pinning.describe_lock(book, relocked)
+    book = open_views(lab, views, pinned, relocked.lock, session)
+    try:
+        return book, check_book(book, session, all_pages=True), lines
+    finally:
+        session.cache.save()
 
 
 def _read(path: Path) -> _Note:
@@ -148,8 +177,12 @@ def _find_sources(
     for name in dict.fromkeys([*urls, *clones]):
         if name in named:
             continue
-        url = urls.get(name) or _origin(clones[name])
-        sources.append(_pin_by_names(name, url, plain, clones, date))
+        url = urls.get(name) or _origin(name, clones[name])
+        source = _pin_by_names(name, url, plain, clones, date)
+        if url.startswith(_NO_ADDRESS):
+            remark = f"  {name}'s clone has no remote `origin`; in lab.toml, replace {url}"
+            source.remarks.append(remark)
+        sources.append(source)
     if plain and not sources:
         sources.append(_own_source(plain, root))
     if not sources:
@@ -255,10 +288,10 @@ def _own_paths(git_dir: Path | None) -> list[str]:
     return [*Repository(GitCommand(git_dir), "HEAD").blobs("HEAD")]
 
 
-def _origin(clone: Path) -> str:
+def _origin(name: str, clone: Path) -> str:
     git = open_clone(clone)
     url = git.run("remote", "get-url", "origin").text if git else ""
-    return url or clone.resolve().as_uri()
+    return url or f"{_NO_ADDRESS}{name}"
 
 
 def _date_of(path: Path, root: Path) -> str:

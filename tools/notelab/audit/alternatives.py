@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
-from notelab.audit.mentions import COMMENT, Mention, is_definition
+from notelab.audit.mentions import COMMENT, Mention, find_definitions, is_impl
+from notelab.cited.outline import Symbol
 from notelab.repin.changes import Place
-from notelab.repin.version import Version
+from notelab.repin.version import Version, base_name
 
+_NEAR = 0.7  # from which it is next to the citation
+_SLIP = 2  # lines by which a range may miss the edge of what it means
+_MISSED = 0.3  # the share of a symbol that may have been added at its end since the range was cited
 _IN_SENTENCE = 0.25  # the weight from which a name is in the sentence of the citation
 
 
@@ -53,11 +57,40 @@ def find_definition(new: Version, name: str) -> Place | None:
 
     Of several lines, the heads of symbols count; an `impl` only extends what another line defines.
     """
-    rows = [row for row in new.rows_by_name.get(name, []) if is_definition(new, row, name)]
+    found = find_definitions(new, name)
+    rows = list(found)
     if len(rows) > 1:
-        heads = [symbol.line for symbol in new.symbols_by_base_name(name)]
-        rows = [row for row in rows if row in heads and "impl" not in new.lines[row - 1].split()]
+        rows = [row for row, is_head in found.items() if is_head and not is_impl(new, row)]
     return Place(new.path, rows[0], rows[0]) if len(rows) == 1 else None
+
+
+def find_whole(old: Version, new: Version, place: Place, mentions: list[Mention]) -> Place | None:
+    """Return where a symbol is now that some old lines meant as a whole, or None.
+
+    The lines begin at the symbol or in the comment above it, and end near its end. The text names
+    it next to the citation. The new range has the comment if the old one had.
+    """
+    names = [mention.name for mention in mentions[:2] if mention.weight >= _NEAR]
+    for symbol in old.outline.symbols if place.start != place.end else ():
+        missed = symbol.last - place.end
+        is_start = _find_top(old, symbol) - _SLIP <= place.start <= symbol.line
+        is_end = -_SLIP <= missed <= (symbol.last - symbol.line) * _MISSED
+        if not (is_start and is_end and base_name(symbol.name) in names):
+            continue
+        named = new.symbols_named(symbol.name) or new.symbols_by_base_name(base_name(symbol.name))
+        if len(named) == 1:
+            starts = {symbol.line: named[0].line, symbol.top: named[0].top}
+            start = starts.get(place.start) or _find_top(new, named[0])
+            return Place(new.path, start, named[0].last)
+    return None
+
+
+def _find_top(version: Version, symbol: Symbol) -> int:
+    """Return the first line of the comment above a symbol, or of the symbol."""
+    top, lines = symbol.first, version.lines
+    while top > 1 and lines[top - 2].strip() and COMMENT.match(lines[top - 2]):
+        top -= 1
+    return top
 
 
 def place_at(new: Version, row: int, size: int) -> Place:

@@ -15,9 +15,11 @@ from notelab.cited.range_fit import find_symbols
 from notelab.errors import NotelabError, display_path
 from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates, move_with_label, replace
-from notelab.page.citation import Span
+from notelab.page.citation import Citation, Span
+from notelab.page.citation_syntax import is_only_a_word
 from notelab.regular_files import read_regular
 from notelab.repin.changes import Place
+from notelab.sources.suggest_paths import has_kin
 
 _MAX_BYTES = 4 * 1024 * 1024
 
@@ -113,7 +115,7 @@ class _Auditor:
         row = candidate.place.row or citation.span.row
         dates = self._history.dates(row, candidate.written)
         paths = self._resolve(citation.path, citation.relative, dates)
-        if citation.form == "maybe" and not paths:
+        if not paths and (citation.form == "maybe" or self._is_only_a_word(citation)):
             return None
         path = paths[0] if paths else citation.path
         if citation.problem:
@@ -123,10 +125,12 @@ class _Auditor:
         else:
             self._cited.append(path)
             verdict = self._judge(candidate, paths, dates)
+        lines = citation.first, citation.last
+        if citation.symbol and verdict.proposals:
+            lines = verdict.proposals[0].start, verdict.proposals[0].end
         return AuditedCitation(
-            self._document, row, candidate.written or citation.text, path,
-            citation.first, citation.last, verdict.state, verdict.certain, verdict.proposals,
-            verdict.reason, verdict.dated,
+            self._document, row, candidate.written or citation.text, path, *lines,
+            verdict.state, verdict.certain, verdict.proposals, verdict.reason, verdict.dated,
         )  # fmt: skip
 
     def _judge(self, candidate: Candidate, paths: list[str], dates: list[str]) -> Verdict:
@@ -188,6 +192,10 @@ class _Auditor:
             whole = dict.fromkeys((written, beside_path))
             ends = [path for path in whole if self._existed(path, dates)]
         return ends
+
+    def _is_only_a_word(self, citation: Citation) -> bool:
+        paths = self._repository.blobs(self._repository.commit)
+        return is_only_a_word(citation, has_kin=has_kin(citation.path, paths))
 
     def _existed(self, path: str, dates: list[str]) -> bool:
         return any(self._repository.version(path, date) is not None for date in dates)

@@ -57,17 +57,20 @@ def read(folder: Path) -> Counter[tuple[str, str]]:
     return Counter({(page, key): n for page, keys in rows for key, n in keys.items() if n > 0})
 
 
-def write(folder: Path, counts: Counter[tuple[str, str]]) -> None:
-    """Write a lab's baseline, or remove it if no finding is left in it."""
+def dump(counts: Counter[tuple[str, str]]) -> bytes:
+    """Return the content of a baseline."""
     findings: dict[str, dict[str, int]] = {}
     for (page, key), count in sorted(counts.items()):
         findings.setdefault(page, {})[key] = count
-    path = folder / BASELINE
-    if findings:
-        data = msgspec.json.encode(_Baseline(1, findings))
-        write_files({path: msgspec.json.format(data, indent=1) + b"\n"})
+    return msgspec.json.format(msgspec.json.encode(_Baseline(1, findings)), indent=1) + b"\n"
+
+
+def write(folder: Path, counts: Counter[tuple[str, str]]) -> None:
+    """Write a lab's baseline, or remove it if no finding is left in it."""
+    if counts:
+        write_files({folder / BASELINE: dump(counts)})
     else:
-        path.unlink(missing_ok=True)
+        (folder / BASELINE).unlink(missing_ok=True)
 
 
 def split(

@@ -1,16 +1,18 @@
 """Judges one citation: what its lines said when it was written, and where that is now."""
 
 from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Literal
 
 import msgspec
 
-from notelab.audit.alternatives import find_definition, place_at
+from notelab.audit.alternatives import find_definition, find_whole, place_at
 from notelab.audit.mentions import (
     COMMENT,
     Fit,
     Mention,
-    is_definition,
+    find_definitions,
+    is_impl,
     measure_fit,
     names_enclosing,
 )
@@ -23,6 +25,7 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
+_MAX_ROWS = 20  # of a name's that are compared, the nearest
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
 
@@ -141,17 +144,24 @@ def _judge_carried(
         return Verdict("right" if is_same else "moved", places, False, reason, dated)
     if change.new is not None:
         is_same = change.new == place
+        whole = find_whole(carried.old, new, place, mentions) if new else None
+        if whole and whole.end > change.new.end:
+            is_slip = whole.end == change.new.end + 1 and not is_same
+            places = [whole, change.new] if is_slip else [change.new, whole]
+            reason = f"the text of {dated[:12]}, which is not all of `{mentions[0].name}`"
+            return Verdict("right" if is_same else "moved", places, False, reason, dated)
         certain = not is_same and _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
         return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
-    proposals = [definition] if definition else []
+    whole = find_whole(carried.old, new, place, mentions) if new else None
+    proposals = [each for each in (whole, definition) if each]
     for each in change.proposals:  # others may be the same place, a line longer or shorter
         near = [p for p in proposals if p.path == each.path and p.start <= each.end]
         proposals += [] if any(each.start <= p.end for p in near) else [each]
     if new is not None:
         named = _rank_by_names(new, place, mentions, expected=proposals[:1])
         defined = [p for p, fit in named if fit.defines and fit.mention is mentions[0]]
-        if carried.fit.defines and defined and (not proposals or defined[0] not in proposals):
+        if carried.fit.defines and defined and not whole and defined[0] not in proposals:
             proposals = [*defined[:1], *proposals]
         proposals = proposals or [each for each, _ in named]
     if not change.proposals and not proposals:
@@ -176,8 +186,8 @@ def _find_missed_definition(
     if not is_comment and not names.isdisjoint(near_names):
         return None
     name = mentions[0].name
-    rows = [row for row in old.rows_by_name.get(name, []) if abs(row - place.start) <= _SLIP]
-    if not any(is_definition(old, row, name) for row in rows):
+    rows = range(place.start - _SLIP, place.start + _SLIP + 1)
+    if find_definitions(old, name).keys().isdisjoint(rows):
         return None
     return find_definition(new, name)
 
@@ -219,8 +229,8 @@ def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
     if qualifier and any(base_name(symbol.name) == qualifier for symbol in old.outline.symbols):
         outer = Mention(qualifier, qualifier, 1)
         return not names_enclosing(old, place.start, place.end, outer)
-    rows = (row for row in old.rows_by_name.get(name, []) if not place.start <= row <= place.end)
-    return any(is_definition(old, row, name) for row in rows)
+    rows = (row for row in find_definitions(old, name) if not place.start <= row <= place.end)
+    return not all(is_impl(old, row) for row in rows)
 
 
 def _judge_by_names(
@@ -259,7 +269,9 @@ def _rank_by_names(
     scored: dict[Place, tuple[float, Fit]] = {}
     for mention in mentions[:4]:
         rows = new.rows_by_name.get(mention.name, [])
-        for row in rows if len(rows) <= 200 else ():
+        near = nsmallest(_MAX_ROWS, rows, key=lambda row: abs(row - center))
+        defining = find_definitions(new, mention.name)
+        for row in {*near, *(defining if len(defining) <= _MAX_ROWS else ())}:
             candidate = place_at(new, row, size)
             fit = measure_fit(new, candidate.start, candidate.end, mentions)
             closeness = 1 / (1 + abs(candidate.start - center) / 20)

@@ -16,6 +16,7 @@ _CODE = re.compile(r"`+([^`]+)`+")
 # Words in plain text that can only be identifiers: with an underscore, a call, or a capital inside.
 _IDENTIFIER = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\(\)))")
 _CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
+_HYPHENATED = re.compile(r"(?<![\w)\]-])-*[a-z][a-z\d]*(?:-[a-z\d]+)+(?![\w(.-])")  # no identifier
 _END = re.compile(r"[.;!?][*_)\"]*(?:\s|\Z)|\n\s*(?:[-*+]|\d+[.)])\s|\|")
 _NEAR, _SIDE, _SENTENCE, _BLOCK, _HEADING = 1.0, 0.8, 0.4, 0.2, 0.1
 _KEYWORDS = frozenset(
@@ -40,6 +41,7 @@ _DEFINES = (
 
 
 _ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
+_IMPL = re.compile(r"\s*(?:unsafe\s+)?impl\b")
 COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;|\Z)")  # or a blank line
 
 
@@ -127,6 +129,7 @@ def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
 
 def _split_code(code: str, weight: float, *, is_rival: bool) -> Iterable[Mention]:
     """Yield the names of a code span; the first chain of it is what the span is about."""
+    code = _HYPHENATED.sub(" ", code)
     for index, match in enumerate(_CHAIN.finditer(code)):
         chain = re.sub(r"::|#|->", ".", match[0])
         name = base_name(chain)
@@ -149,19 +152,28 @@ def _definition(name: str) -> re.Pattern[str]:
     return re.compile(rf"{_DEFINES}{re.escape(name)}\b(?!\s*\.)(?:\s*[:=(<{{\[]|\s+\w|\s*$)")
 
 
-def is_definition(version: Version, row: int, name: str) -> bool:
-    """Return whether a line defines a name, as far as its text tells."""
+@cache
+def find_definitions(version: Version, name: str) -> dict[int, bool]:
+    """Return the rows that define a name as far as their text tells; true are heads of symbols."""
+    rows = version.rows_by_name.get(name, [])
+    heads = {symbol.line for symbol in version.symbols_by_base_name(name)}
+    code = (row for row in rows if not COMMENT.match(version.lines[row - 1]))
+    return {row: row in heads for row in code if row in heads or _defines(version, row, name)}
+
+
+def _defines(version: Version, row: int, name: str) -> bool:
     line = version.lines[row - 1]
-    if name not in line or COMMENT.match(line):
-        return False
-    if any(base_name(s.name) == name and s.line == row for s in version.outline.symbols):
-        return True
     match = _definition(name).search(line)
     if match is None:
         return False
     is_bare = not match[0][: match[0].find(name)].strip()  # a field, a key or an assignment
     rest = line[line.find(name) + len(name) :]
     return not is_bare or _ASSIGNS.match(rest) is not None
+
+
+def is_impl(version: Version, row: int) -> bool:
+    """Return whether a line of Rust only extends what another line defines."""
+    return _IMPL.match(version.lines[row - 1]) is not None
 
 
 def measure_fit(version: Version, first: int, last: int, mentions: list[Mention]) -> Fit:
@@ -172,7 +184,7 @@ def measure_fit(version: Version, first: int, last: int, mentions: list[Mention]
         value, defines = 0.0, False
         if mention.name in names:
             rows = range(first, min(last, first + 60) + 1)
-            defines = any(is_definition(version, row, mention.name) for row in rows)
+            defines = not find_definitions(version, mention.name).keys().isdisjoint(rows)
             value = 1.0 if defines else 0.9 / (1 + len(version.rows_by_name[mention.name]) / 60)
         elif names_enclosing(version, first, last, mention):
             value = 0.45

@@ -55,6 +55,7 @@ class CitedFile(msgspec.Struct):
     runs: Callable[[], frozenset[int]] = frozenset  # hashes of its tokens
     suggestions: list[str] = []
     ends: list[str] = []  # paths of the tree that end in this absent one
+    has_kin: bool = True  # or files with its ending
     reasons: list[str] = []
     disputed: str = ""
     vouched_by: str = ""  # the lock of another lab that records the file, if this lab's doesn't
@@ -172,9 +173,9 @@ class Evidence:
         vouched = self._from_siblings.get((name, path)) if own_entry is None else None
         entry = own_entry or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:
-            return CitedFile(
-                name, path, State.ABSENT, suggestions=answer.suggestions, ends=answer.ends
-            )
+            file = CitedFile(name, path, State.ABSENT, suggestions=answer.suggestions)
+            file.ends, file.has_kin = answer.ends, answer.has_kin
+            return file
         if not isinstance(answer, FoundFile):
             state = State.LACKING if isinstance(answer, Absent) else State.UNKNOWN
             file = CitedFile(name, path, state, reasons=answer.reasons)

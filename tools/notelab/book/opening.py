@@ -1,6 +1,7 @@
 """Opens a check session: store, cache and mirrors, from the user's environment and options."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from notelab.book.discovery import labs_below, unknown_source_error
@@ -17,7 +18,7 @@ from notelab.sources.store import Store, default_root
 def open_session(
     mirrors: tuple[str, ...],
     *places: Path,
-    source: str = "",
+    sources: Iterable[str] = (),
     offline: bool = False,
     refresh: bool = False,
 ) -> CheckSession:
@@ -27,7 +28,7 @@ def open_session(
         mirrors: the options as typed, `NAME=DIR`.
         places: the paths that were typed. A mirror must belong to a source of a lab in their
             repositories, or in the current one.
-        source: a source that no lab has yet.
+        sources: sources that no lab has yet; only these may have mirrors then.
         offline: ask no remote.
         refresh: ask remotes again, even those that failed some minutes ago.
 
@@ -38,7 +39,7 @@ def open_session(
     root = _expand(cache_folder).absolute() if cache_folder else default_root()
     library = Library(
         Store(root, refresh=refresh),
-        _read_mirrors(mirrors, places, source),
+        _read_mirrors(mirrors, places, list(sources)),
         offline=offline,
         progress=lambda text: say(text, stderr=True),
     )
@@ -46,7 +47,7 @@ def open_session(
 
 
 def _read_mirrors(
-    typed_mirrors: tuple[str, ...], places: tuple[Path, ...], source: str
+    typed_mirrors: tuple[str, ...], places: tuple[Path, ...], sources: list[str]
 ) -> dict[str, Path]:
     prefix = "SHARDBOOK_MIRROR_"
     mirrors = {
@@ -54,7 +55,7 @@ def _read_mirrors(
         for name, value in os.environ.items()
         if name.startswith(prefix) and value
     }
-    sources = [source] if source else _list_sources(places) if typed_mirrors else []
+    sources = sources or (_list_sources(places) if typed_mirrors else [])
     for typed in typed_mirrors:
         name, equals, folder = typed.partition("=")
         if not equals or not name or not folder:

@@ -19,6 +19,7 @@ from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page.citation import Citation
+from notelab.page.citation_syntax import is_only_a_word
 from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
 from notelab.sources.answers import WORKTREE, Offered
@@ -51,8 +52,9 @@ class Settling:
         def settle(view: ParsedPage) -> Change:
             def change(citation: Citation) -> Citation | None:
                 if citation.form == "maybe":
+                    form = "symbol" if citation.symbol else "code"
                     is_known = self.knows(citation.path)
-                    return msgspec.structs.replace(citation, form="code") if is_known else None
+                    return msgspec.structs.replace(citation, form=form) if is_known else None
                 is_dotted = citation.path.startswith(("./", "../")) and self._own
                 if (citation.relative or is_dotted) and not citation.source:
                     return self._resolve_relative(citation, view)
@@ -69,8 +71,12 @@ class Settling:
         return [_map_citations(view, settle(view)) for view in views]
 
     def resolve_paths(self, views: list[ParsedPage]) -> list[ParsedPage]:
-        """Resolve ends of paths and symbols, once the files are gathered."""
+        """Resolve ends of paths and symbols, once the files are gathered.
+
+        A path such as `node.js` that no source has is no citation if the trees say so.
+        """
         self._paths.clear()  # more files are known now
+        views = [_map_citations(view, self._keep_paths) for view in views]
         path_ends = [
             (self._find_ends(citation), citation, view)
             for view in views
@@ -93,6 +99,14 @@ class Settling:
             return change
 
         return [_map_citations(view, settle(view)) for view in views]
+
+    def _keep_paths(self, citation: Citation) -> Citation | None:
+        files = self._list_candidates(citation)
+        if citation.problem or citation.source in self._pins or not (files or citation.source):
+            return citation
+        trees = [file.has_kin or bool(file.ends) for file in files if file.state is State.ABSENT]
+        has_kin = any(trees) if any(trees) or 0 < len(trees) == len(files) else None
+        return None if is_only_a_word(citation, has_kin=has_kin) else citation
 
     def _choose_end(
         self, ends: list[tuple[str, str]], citation: Citation, view: ParsedPage
@@ -203,22 +217,26 @@ class Settling:
 
     def _is_path_end(self, citation: Citation) -> bool:
         """Tell whether a citation's path is only the end of a path in its sources."""
-        if citation.problem or citation.repository or citation.relative:
-            return False
-        return bool(self._find_ends(citation))
+        return not citation.problem and bool(self._find_ends(citation))
 
     def _find_ends(self, citation: Citation) -> list[tuple[str, str]]:
         """Return source and path of every file whose path ends in a citation's path."""
-        key = citation.source, citation.path
-        if key not in self._candidates:
-            resolved = self._resolver.resolve(citation)
-            is_resolved = resolved.file or resolved.rivals or resolved.sole
-            self._candidates[key] = [] if is_resolved else resolved.candidates
-        candidates = self._candidates[key]
+        candidates = self._list_candidates(citation)
         ends = [(file.source, path) for file in candidates for path in file.ends]
         return ends or (
             self._find_in_lock(citation) if candidates and not _is_absent(candidates) else []
         )
+
+    def _list_candidates(self, citation: Citation) -> list[CitedFile]:
+        """Return the files of a path that no source is known to have; else nothing."""
+        key = citation.source, citation.path
+        if citation.repository or citation.relative:
+            return []
+        if key not in self._candidates:
+            resolved = self._resolver.resolve(citation)
+            is_resolved = resolved.file or resolved.rivals or resolved.sole
+            self._candidates[key] = [] if is_resolved else resolved.candidates
+        return self._candidates[key]
 
     def _find_in_lock(self, citation: Citation) -> list[tuple[str, str]]:
         """Return the files whose path ends so and for which the lock records the cited lines.

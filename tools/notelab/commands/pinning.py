@@ -67,7 +67,12 @@ def lock(folders: list[Path], session: CheckSession) -> tuple[list[str], bool]:
     skipped = False
     for book in open_labs(dict.fromkeys(folders), session):
         relocked = relock(book)
-        lines += _write_lock(book, relocked)
+        lines += describe_lock(book, relocked)
+        path, text = lock_path(book), lock_file.dump(relocked.lock)
+        if path.exists() and path.read_text("utf-8") == text:
+            lines[-1] += ", unchanged"
+        else:
+            write_files({path: text.encode()})
         skipped = skipped or bool(relocked.skipped or _unread_pages(book))
     return lines, skipped
 
@@ -76,16 +81,11 @@ def _unread_pages(book: Workbook) -> list[ParsedPage]:
     return [view for view in book.views if view.problem]
 
 
-def _write_lock(book: Workbook, relocked: RelockResult) -> list[str]:
-    path = lock_path(book)
-    text = lock_file.dump(relocked.lock)
+def describe_lock(book: Workbook, relocked: RelockResult) -> list[str]:
+    """Return what a new lock leaves out, what it replaced, and how many citations it has."""
     count = sum(len(entries) for entries in relocked.lock.citations.values())
     files = sum(len(source.files) for source in relocked.lock.sources.values())
     lines = [f"not locked: {view.filename}, which {view.problem}" for view in _unread_pages(book)]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in relocked.skipped]
     lines += relocked.remarks
-    summary = f"{display_path(path)}: {count} citations of {files} files"
-    if path.exists() and path.read_text("utf-8") == text:
-        return [*lines, f"{summary}, unchanged"]
-    write_files({path: text.encode()})
-    return [*lines, summary]
+    return [*lines, f"{display_path(lock_path(book))}: {count} citations of {files} files"]

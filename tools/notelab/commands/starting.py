@@ -71,7 +71,7 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     if not is_own:
         check_url(url)
     new_source = Source(source, "" if is_own else url, "", local_repository=str(root) * is_own)
-    library = open_session(mirrors, source=source, refresh=True).library
+    library = open_session(mirrors, sources=[source], refresh=True).library
     try:
         commit = library.resolve(new_source, ref)
     except NotelabError as fault:

@@ -58,15 +58,15 @@ class Lab(msgspec.Struct, frozen=True):
         return headings.get(language, "")
 
 
-def load(folder: Path) -> Lab:
-    """Read `folder/lab.toml`.
+def load(folder: Path, file: LabFile | None = None) -> Lab:
+    """Read `folder/lab.toml`, or take its content in `file`, which may not be written yet.
 
     Raises:
         NotelabError: the file is missing, is not TOML, or holds something that the schema does not
             have; the message names the key and the most similar valid key.
     """
     folder = folder.resolve()
-    file = decode(folder / LAB_FILE)
+    file = file or decode(folder / LAB_FILE)
     root = repository_root(folder)
     _raise_first_fault(folder, file)
     sources, pins_folder = file.sources, folder

@@ -24,12 +24,16 @@ _CITATION = re.compile(
     r"(?P<head>.*?[^\s:#,(])(?P<mark>\s?[:#]{1,2}\s?|[\s,(]+(?=[Ll]))"
     rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}[:#]?{RANGE})*)\)?"
 )
-_SYMBOL = re.compile(rf"(?P<head>\S+\.(?:{_CODE_ENDINGS}))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)")
+_SYMBOL = re.compile(
+    rf"(?P<head>\S+\.(?:{_CODE_ENDINGS}))(?P<mark>#|::)(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)"
+)
 _ONE_RANGE = re.compile(RANGE)
 RANGE_IN_TEXT = re.compile(rf"{RANGE}(?:\s?(?:to|a|{DASH})\s?L?\d+)?")
 _DIGITS = re.compile(r"\d+")
 _COLUMN = re.compile(r"(?<=\d)[C:]\d+")
 _LONG_NUMBER = re.compile(r"\d{10,}")
+_EXPLICIT = re.compile(rf"(?<![^\W\d])L\d|\b{LINE_WORD}\s")  # lines, not only numbers
+WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _ADDRESS = re.compile(r"[\w.:-]*\.(?:\d+|com|org|net|io|dev|local)")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _CODE_PUNCTUATION = re.compile(r"[\[\](){}=,'\"]")
@@ -55,7 +59,8 @@ def parse(code: str, span: Span) -> Citation:
 def parse_all(code: str, span: Span) -> Iterator[Citation]:
     """Yield the citations of a code span: none, one, or one for each range of lines.
 
-    `Makefile:4-6` may be code as well; its form is `maybe`, and a source's tree decides.
+    `Makefile:4-6` and `a.py::name` may be code as well; their form is `maybe`, and a source's tree
+    decides.
     """
     match = _match(code, maybe=True)
     if match is None:
@@ -66,9 +71,10 @@ def parse_all(code: str, span: Span) -> Iterator[Citation]:
         problem = "contains a hidden character"
     if match.re is _SYMBOL:
         symbol = match["symbol"]
-        yield Citation(code, source, path, 0, 0, problem, span, symbol=symbol, form="symbol")
+        form: Form = "symbol" if match["mark"] == "#" else "maybe"
+        yield Citation(code, source, path, 0, 0, problem, span, symbol=symbol, form=form)
         return
-    form: Form = "code" if _is_citation(match, code) else "maybe"
+    form = "code" if _is_citation(match, code) else "maybe"
     for index, line_range in enumerate(_ONE_RANGE.finditer(match["ranges"])):
         first, last, range_problem = parse_range(line_range[0])
         text = (
@@ -81,6 +87,20 @@ def parse_all(code: str, span: Span) -> Iterator[Citation]:
         why = problem or range_problem
         at = "range" if index and form == "code" else form
         yield Citation(text, source, path, first, last, why, span, form=at)
+
+
+def is_only_a_word(citation: Citation, *, has_kin: bool | None) -> bool:
+    """Tell whether a path that no source has isn't meant as one: `node.js:18`, `np.float32:4`.
+
+    Args:
+        citation: the citation.
+        has_kin: whether a source has a file with this ending; None if no tree was read.
+    """
+    has_form = citation.form in ("code", "apart", "range") and not citation.repository
+    if not has_form or has_kin or _EXPLICIT.search(citation.text):
+        return False
+    has_ending = FILE_ENDING.search(citation.path) is not None
+    return not has_ending or (has_kin is False and "/" not in citation.path)
 
 
 def parse_range(range: str) -> tuple[int, int, str]:
@@ -124,9 +144,11 @@ def _match(code: str, *, maybe: bool = False) -> re.Match[str] | None:
         "9" * 9, _INVISIBLE.sub("", code[:_MAX_CHARACTERS] + code[_MAX_CHARACTERS:][-99:])
     )
     code = _strip_quotes(code)
+    if WINDOWS_PATH.match(code) and not _EXPLICIT.search(code):
+        return None
     symbol = _SYMBOL.fullmatch(code)
     if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
-        return symbol
+        return symbol if maybe or symbol["mark"] == "#" else None
     match = _CITATION.fullmatch(code) if code[-1:].isdigit() or code[-1:] == ")" else None
     if match is None or _is_citation(match, code):
         return match

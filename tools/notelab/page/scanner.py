@@ -18,6 +18,7 @@ from notelab.page.citation_syntax import (
     FILE_ENDING,
     LINE_WORD,
     RANGE,
+    WINDOWS_PATH,
     parse_range,
     parse_ranges,
     split_source,
@@ -29,18 +30,22 @@ CODE, CODE_END, LINK, LINK_END = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = re.compile("[\ue000-\ue003]")
 _TO = rf"(?:\s?(?:{DASH}|to|a)\s?L?\d+)?"
 _AND = r"(?:,\s?(?:and\s|y\s)?|\s?&\s?|\s(?:and|y)\s)"
-# Further lines: `, L9`, ` and 9-11`, `,9`, or a number that ends its clause.
-_MORE = rf"(?:{_AND}(?:L\d+{_TO}|\d+\s?{DASH}\s?\d+|(?<=,)\d+|\d+(?=\s*(?:[).;]|$))))*"
+# Further lines: `, L9`, ` and 9-11`, `,9`, or a number that ends its clause or has more behind it.
+_ENDS = rf"(?=\s*(?:[).;]|$)|{_AND}[:#L]?\d)"
+_MORE = rf"(?:{_AND}(?:L\d+{_TO}|\d+\s?{DASH}\s?\d+|(?<=,)\d+|\d+{_ENDS}))*"
 _TOKEN = re.compile(
     rf"(?P<address>https?://[^\s<>\"`{CODE}-{LINK_END}]+)"
     rf"|{CODE}(?P<code>[^{CODE_END}]*){CODE_END}"
     rf"|(?P<link>{LINK})|(?P<end>{LINK_END})"
-    r"|(?<![\w./:#@-])(?P<path>(?=[\w:-]*[./\[])(?:[A-Za-z][\w-]{0,39}:(?=[\w./]))?"
+    r"|(?<![\w./:#@\\-])(?P<path>(?=[\w:-]*[./\[])(?:[A-Za-z][\w-]{0,39}:(?=[\w./]))?"
     r"[\w./~](?:[\w./~\\-]|\[\w+\])*+)"
     rf"|(?P<attached>[:#]L?\d+(?:C\d+|:\d+(?!\w))?{_TO}{_MORE})"
     rf"|(?<![\w/.-])(?P<lines>(?:{LINE_WORD} |L){RANGE}{_TO}(?:{_AND}L?\d+{_TO})*)"
 )
 _MAY_HAVE_LINES = re.compile(r"[:#][Ll]?\d|[Ll](?:ines?|[ií]neas?|l?\.)? ?\d")
+# Lines that belong to the path of the citation before them: `a.py:12`, `:40-45`.
+_CONTINUES = re.compile(rf"[:#]{RANGE}")
+_JOINS = re.compile(rf"\s?[,;/+]\s?|{_AND}")
 _WORDS = r"(?:(?:see|at|on|in|from|around|about|near|véase|ver|en|la|las|el|desde|the|its?)\s)*"
 _PATH_THEN_LINES = re.compile(rf"[\s,;({CODE_END}{LINK_END}\u2013\u2014-]*{_WORDS}", re.IGNORECASE)
 _LINES_THEN_PATH = re.compile(
@@ -127,6 +132,7 @@ class _Scanner:
     def run(self) -> ScannedText:
         self._find_standalone()
         self._find_pairs()
+        self._find_continuations()
         for label in self.labels:
             self._merge_label(label)
         targets = sorted(self.targets, key=lambda pair: pair[0])
@@ -192,6 +198,38 @@ class _Scanner:
             self._add_apart(MARKS.sub("", text), path.text, lines, span, first.start)
             self.paths |= {path.start} if path.kind == "code" else set()
             self.used |= {first_index, second_index}
+
+    def _find_continuations(self) -> None:
+        """Add lines without a path that follow a citation and a comma."""
+        ends = {token.start: token.end for token in self.tokens}
+        last = {  # by the end of their text
+            ends[start]: target
+            for start, target in self.targets
+            if isinstance(target, Citation) and not (target.repository or target.symbol)
+        }
+        for index, (first, second) in enumerate(pairwise(self.tokens), start=1):
+            before = last.get(first.end)
+            if before is None and first.kind == "attached" and index > 1:
+                before = last.get(self.tokens[index - 2].end)  # the path that it follows
+            gap = MARKS.sub("", self.text[first.end : second.start])
+            if (
+                before is None
+                or second.kind not in ("code", "attached")
+                or index in self.used
+                or not _CONTINUES.fullmatch(second.text)
+                or not _JOINS.fullmatch(gap)
+            ):
+                continue
+            lines, at = second.text[1:], self.text.find(second.text[1:], second.start)
+            start, end, problem = parse_range(lines)
+            span = self.to_span(at, at + len(lines))
+            citation = Citation(
+                lines, before.source, before.path, start, end, before.problem or problem,
+                span, form="range",
+            )  # fmt: skip
+            self.targets.append((second.start, citation))
+            self.used.add(index)
+            last[second.end] = citation
 
     def _add_apart(
         self, text: str, written_path: str, lines: _Token, span: Span, start: int
@@ -321,6 +359,8 @@ def _is_lines(token: _Token) -> bool:
 def _is_path(token: _Token, lines: _Token) -> bool:
     """Return whether a token can be the path of the lines next to it."""
     if token.kind not in ("code", "path") or re.search(r"\s", token.text):
+        return False
+    if WINDOWS_PATH.match(token.text):
         return False
     explicit = lines.kind == "attached" and lines.text.startswith(":L")
     return FILE_ENDING.search(token.text) is not None or (explicit and token.kind == "path")

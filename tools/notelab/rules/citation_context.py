@@ -40,6 +40,17 @@ class CitationContext(msgspec.Struct):
         return {name for name in self.block.names if is_anchor(name)}
 
     @property
+    def ranges(self) -> list[Citation]:
+        """Return the citations that share this one's path: the ranges that follow it."""
+        citations = self.block.citations
+        first = last = citations.index(self.citation)
+        while first and citations[first].form == "range":
+            first -= 1
+        while citations[last + 1 :] and citations[last + 1].form == "range":
+            last += 1
+        return citations[first : last + 1]
+
+    @property
     def sentence(self) -> str:
         """Return the sentence that holds the citation, on one line."""
         span, block = self.citation.span, self.block.span

@@ -42,7 +42,8 @@ class Judge:
         self._unknown_commit, self._resolver = book.evidence.unknown_commit, book.resolver
         self.lock = LockJudge(book)
         # All that a page's verdicts depend on except its text; a blob id stands for a file's lines.
-        files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.list_files()]
+        listed = book.evidence.list_files()
+        files = [(f.source, f.path, f.state, f.blob, f.proof, f.has_kin) for f in listed]
         commits = {name: pin.commit for name, pin in book.pins.items()}
         inputs = (book.lab.file, book.lab.sources, commits, book.lock, files)
         self._inputs_key = cache_key(msgspec.msgpack.encode(inputs))

@@ -69,15 +69,13 @@ class LockJudge:
         digest = file.sha256_of(citation.first, citation.last)
         if pin.commit != WORKTREE or locked is None or digest == locked.sha256:
             return None
-        count = citation.last - citation.first + 1
-        places = (
-            []
-            if citation.by_symbol
-            else find_moved_lines(self._evidence, file, locked, citation.first, count)
-        )
-        if places:
-            moved = [f"`{format_citation(path, row, row + count - 1)}`" for path, row in places]
+        if places := self._find_places(file, citation):
+            more = citation.last - citation.first
+            moved = [f"`{format_citation(path, row, row + more)}`" for path, row in places]
             fix = "`shardbook check --fix --write` cites them there"
+            paths = {path for each in context.ranges for path, _ in self._find_places(file, each)}
+            if len(context.ranges) > 1 and paths != {citation.path}:
+                fix = "one path can't serve lines of two files; write a citation for each file"
             return context.finding(
                 "N218",
                 f"the lines of `{citation.text}` have moved",
@@ -93,6 +91,14 @@ class LockJudge:
             found="; ".join(named) or "no such lines in the working tree",
             help=f"read this sentence again: “{context.sentence}”; then run `shardbook lock`",
         )
+
+    def _find_places(self, file: CitedFile, citation: Citation) -> list[tuple[str, int]]:
+        """Return where the locked lines of a citation begin in the working tree now."""
+        locked = self._lock.citation(file.source, citation.key_in(file.source))
+        if locked is None or citation.by_symbol:
+            return []
+        count = citation.last - citation.first + 1
+        return find_moved_lines(self._evidence, file, locked, citation.first, count)
 
     def findings(self, context: CitationContext, file: CitedFile) -> Iterator[Finding]:
         """Compare one citation with its entry in the lock."""

@@ -76,7 +76,8 @@ class FoundFile(msgspec.Struct, frozen=True):
 class Absent(msgspec.Struct, frozen=True):
     """There is no such file. `definite` says that a git tree at the pin lacks it, not only a wheel.
 
-    `suggestions` are paths close to this one; `ends` are the paths of the tree that end in it.
+    `suggestions` are paths close to this one; `ends` are the paths of the tree that end in it;
+    `has_kin` is false if the tree has no file with the same ending, or the same name without one.
     """
 
     path: str
@@ -84,6 +85,7 @@ class Absent(msgspec.Struct, frozen=True):
     suggestions: list[str] = []
     reasons: list[str] = []
     ends: list[str] = []
+    has_kin: bool = True
 
 
 class Unreachable(msgspec.Struct, frozen=True):

@@ -1,9 +1,29 @@
-"""Suggests the paths that an author may have meant."""
+"""Tells which files of a tree an author may have meant by a path that the tree lacks."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from notelab.sources.answers import Absent
+
 _AT_MOST = 3
+
+
+def make_absent(path: str, names: list[str]) -> Absent:
+    """Return that a tree with the files `names` has none at `path`, and which are close to it."""
+    ends = [name for name in names if name.endswith(f"/{path}")]
+    return Absent(path, True, suggest_paths(path, names), ends=ends, has_kin=has_kin(path, names))
+
+
+def has_kin(path: str, names: Iterable[str]) -> bool:
+    """Tell whether a file has the ending of `path`, or its name if it has no ending.
+
+    >>> has_kin("node.js", ["a/b.py"]), has_kin("gone.py", ["a/b.py"])
+    (False, True)
+    """
+    name = path.rpartition("/")[2].lower()
+    stem, _, ending = name.rpartition(".")
+    end = f".{ending}" if stem else f"/{name}"
+    return any(f"/{each}".lower().endswith(end) for each in names)
 
 
 def suggest_paths(path: str, names: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from math import log10
+from math import exp, log, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ TIMES = (1e-6, 10.0)
 PAYLOADS = [2**power for power in range(10, 31)]
 RANKS = [2**power for power in range(1, 11)]
 INITIAL = ("all_reduce", 2, 2**18)
+# What may be typed: µs, µs and GB/s. No link carries 0 bytes a second.
+FIELDS = ({"least": 0, "most": 1e6}, {"least": 0, "most": 1e6}, {"least": 0.001, "most": 1e6})
+LEAST_POINTS, FIT_ROUNDS = 4, 20
 
 
 class Point(NamedTuple):
@@ -63,23 +66,39 @@ def load_points(root: Path) -> Iterator[Point]:
                 yield Point(parts[1], op, int(parts[4]), metric["value"], *spread)
 
 
-def load_constants(root: Path, link: str, op: str) -> Constants | None:
-    """Return the constants that lab 02 fitted; all latency is attributed to the steps."""
-    prefix = f"fit.{link}.{'send_recv' if op == 'send' else op}.n2."
-    latency, bandwidth = (load_metrics(root).get(prefix + key) for key in ("latency", "bandwidth"))
-    if not latency or not bandwidth:
-        return None
-    share = Call(op, 1 << 20, 2).wire / (1 << 20)
-    hop = latency["value"] * 1e6 / steps(op, 2)
-    return Constants(0, round(hop, 1), round(bandwidth["value"] * share / 1e9, 2))
+def fit_constants(points: list[Point]) -> Constants:
+    """Return the constants by which the formula is least off the points of one collective.
+
+    What is made least is the sum of the squares of log(formula / measured), so that half of a time
+    counts as much as twice the time. All latency is attributed to the steps. The method is
+    Gauss and Newton's, for the logarithms of both constants, which keeps them positive.
+    """
+    last = max(points, key=lambda point: point.bytes)
+    latency, per_byte = min(point.seconds for point in points), last.seconds / last.bytes
+    for _ in range(FIT_ROUNDS):
+        models = [latency + per_byte * point.bytes for point in points]
+        errors = [log(m / point.seconds) for m, point in zip(models, points, strict=True)]
+        # How much of a model's time is latency, and how much bytes: its slopes, in logarithms.
+        slopes = [(latency / model, 1 - latency / model) for model in models]
+        aa, ab, bb = (sum(s[i] * s[j] for s in slopes) for i, j in ((0, 0), (0, 1), (1, 1)))
+        ae, be = (sum(s[i] * e for s, e in zip(slopes, errors, strict=True)) for i in (0, 1))
+        determinant = aa * bb - ab * ab
+        latency *= exp((ab * be - bb * ae) / determinant)
+        per_byte *= exp((ab * ae - aa * be) / determinant)
+    call = Call(points[0].op, 1 << 20, 2)
+    hop, bandwidth = latency * 1e6 / steps(call.op, 2), call.wire / call.payload / per_byte / 1e9
+    return Constants(0, float(f"{hop:.3g}"), float(f"{bandwidth:.3g}"))
 
 
 def load_presets(root: Path) -> dict[str, dict[str, Constants]]:
     """Return the constants of each link, by collective."""
+    measured: dict[str, dict[str, list[Point]]] = {link: {} for link in LINKS}
+    for point in load_points(root):
+        measured[point.link].setdefault(point.op, []).append(point)
     by_link = {"pytorch": dict.fromkeys(STEPS, Constants(*PYTORCH))}
-    for link in LINKS:
-        fitted = {op: load_constants(root, link, op) for op in STEPS}
-        by_link[link] = {op: constants for op, constants in fitted.items() if constants}
+    for link, by_op in measured.items():
+        enough = {op: points for op, points in by_op.items() if len(points) >= LEAST_POINTS}
+        by_link[link] = {op: fit_constants(points) for op, points in enough.items()}
     return {name: by_op for name, by_op in by_link.items() if by_op}
 
 
@@ -87,6 +106,15 @@ def predict_seconds(constants: Constants, call: Call) -> float:
     """Return the seconds that the model predicts for a call."""
     base, hop, bandwidth = constants.base * 1e-6, constants.hop * 1e-6, constants.bandwidth * 1e9
     return seconds(call, base=base, hop=hop, bandwidth=bandwidth)
+
+
+def format_farthest(constants: Constants, points: list[Point]) -> str:
+    """Return how many times a point is the formula's time, or the reverse, where most: 1.28 ×."""
+    ratios = [
+        predict_seconds(constants, Call(point.op, point.bytes, 2)) / point.seconds
+        for point in points
+    ]
+    return f"{max(max(ratio, 1 / ratio) for ratio in ratios):.2f} ×" if ratios else "–"
 
 
 def make_figure(words: dict[str, str], root: Path) -> Figure:
@@ -120,8 +148,8 @@ def _make_controls(
         make_control("slider", "ranks", words, ranks, options=[(n, str(n)) for n in RANKS]),
         make_control("slider", "payload", words, payload, options=bytes_each),
         *(
-            make_control("number", name, words, value, least=0, step="any")
-            for name, value in constants._asdict().items()
+            make_control("number", name, words, value, step="any", **limits)
+            for (name, value), limits in zip(constants._asdict().items(), FIELDS, strict=True)
         ),
     ]
 
@@ -155,6 +183,7 @@ def _render(
         "latency": quantities.format_percent(1 - bytes_part / whole),
         "busbw": f"{quantities.format_bytes(call.wire / whole)}/s",
         "measured": quantities.format_seconds(measured_seconds[0]) if measured_seconds else "–",
+        "farthest": format_farthest(constants, [dot for dot in dots if dot.link == preset]),
     }
     seconds_by_size = {
         size: predict_seconds(constants, call._replace(payload=size)) for size in PAYLOADS

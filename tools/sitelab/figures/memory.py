@@ -10,7 +10,8 @@ from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
 KINDS = ("weight", "gradient", "optimizer", "activation")
-# Korthikanti et al., table 3, on GPUs of 80 GB; and the workbook's own small model.
+# Korthikanti et al., table 3, on GPUs of 80 GB; the workbook's own small model; and Llamas, by
+# their config.json, with layouts of our own.
 MODELS = {
     "tutor": (
         Model(layers=4, hidden=128, heads=4, sequence=128, vocabulary=1024),
@@ -32,11 +33,28 @@ MODELS = {
         Model(layers=128, hidden=25600, heads=160, sequence=2048, vocabulary=51200),
         Plan(tensor=8, stages=64, micro_batches=512),
     ),
-}
+    "Llama 3 8B": (
+        Model(layers=32, hidden=4096, heads=32, sequence=8192, vocabulary=128256, ffn=14336,
+              groups=8),
+        Plan(data=8, zero=3, recompute="selective"),
+    ),
+    "Llama 3 70B": (
+        Model(layers=80, hidden=8192, heads=64, sequence=8192, vocabulary=128256, ffn=28672,
+              groups=8),
+        Plan(tensor=8, stages=4, micro_batches=16, sequence_parallel=True, recompute="selective"),
+    ),
+    "Llama 3.1 405B": (
+        Model(layers=126, hidden=16384, heads=128, sequence=8192, vocabulary=128256, ffn=53248,
+              groups=8),
+        Plan(tensor=8, stages=9, data=8, micro_batches=18, sequence_parallel=True,
+             recompute="selective", zero=1),
+    ),
+}  # fmt: skip
 INITIAL = "175B"
+MAY_BE_0 = ("experts", "ffn", "groups")
 ACTIVATIONS = (
-    *memory.LAYER, *memory.EXPERTS[:-1], *memory.CORE,
-    memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
+    *memory.LAYER, *memory.LLAMA_ATTENTION[2:5], *memory.GATED[1:], *memory.EXPERTS[:-1],
+    *memory.CORE, memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
 )  # fmt: skip
 
 
@@ -53,6 +71,9 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
     groups |= {"parameters": memory.PARAMETERS, "finalNorm": (memory.FINAL_NORM,)}
     groups |= {"denseParameters": memory.DENSE_PARAMETERS}
     groups |= {"expertParameters": memory.EXPERT_PARAMETERS}
+    groups |= {"llamaAttention": memory.LLAMA_ATTENTION, "gated": memory.GATED}
+    groups |= {"llamaCore": memory.LLAMA_CORE, "llamaLast": memory.LLAMA_LAST}
+    groups |= {"llamaParameters": memory.LLAMA_PARAMETERS}
     return {
         "terms": {name: [term._asdict() for term in terms] for name, terms in groups.items()},
         "recipes": {name: recipe._asdict() for name, recipe in memory.RECIPES.items()},
@@ -65,12 +86,13 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
     model, plan = MODELS[INITIAL]
     sizes = asdict(model) | asdict(plan)
     names = [(name, words.get(f"model-{name}", name)) for name in MODELS]
-    dims = ("layers", "hidden", "heads", "sequence", "vocabulary", "micro_batch", "micro_batches")
+    dims = ("layers", "hidden", "heads", "ffn", "groups", "sequence", "vocabulary")
+    batch = ("micro_batch", "micro_batches")
     ranks = ("tensor", "context", "stages", "chunks", "data")
     experts = ("experts", "top_k", "expert")
     numbers = [
-        make_control("number", name, words, sizes[name], least=int(name != "experts"), step=1)
-        for name in (*dims, *ranks, *experts)
+        make_control("number", name, words, sizes[name], least=int(name not in MAY_BE_0), step=1)
+        for name in (*dims, *batch, *ranks, *experts)
     ]
     zero = [(stage, words[f"zero-{stage}"]) for stage in range(4)]
     recompute = [(option, words[f"recompute-{option}"]) for option in memory.RECOMPUTE]
@@ -85,10 +107,17 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
     ]
 
 
-def row_key(line: memory.MemoryLine) -> str:
-    """Return the key of the row in which a line of the account is summed."""
+def row_key(line: memory.MemoryLine, gated: bool = False) -> str:
+    """Return the key of the row in which a line of the account is summed.
+
+    Args:
+        line: of the account.
+        gated: whether the model is a Llama, some of whose terms have other products.
+    """
     if line.kind == "activation":
-        return f"activation/{line.key}"
+        return f"activation/{_gated_key(line.key) if gated else line.key}"
+    if gated:
+        return f"{line.kind}/gated"
     return f"{line.kind}/{'experts' if line.key.startswith('expert') else 'state'}"
 
 
@@ -99,9 +128,10 @@ def _render(model: Model, plan: Plan, words: dict[str, str]) -> str:
         lines[row_key(line)] = lines.get(row_key(line), 0) + line.bytes
     rows = [(kind, "state", "12 l h² + …", f"why-{kind}") for kind in KINDS[:3]]
     rows += [(kind, "experts", "8 e l h²/E", "why-experts") for kind in KINDS[:3]]
-    rows += [
-        ("activation", term.key, _format_term(term), f"why-{term.key}") for term in ACTIVATIONS
-    ]
+    rows += [(kind, "gated", "l(2h² + 2gh + 3fh) + …", f"why-gated-{kind}") for kind in KINDS[:3]]
+    for term in ACTIVATIONS:
+        key = _gated_key(term.key) if "f" in term.of else term.key
+        rows.append(("activation", key, _format_term(term), f"why-{key}"))
     rows.append(("activation", "recomputed", "", "why-recomputed"))
     described_rows = [
         (kind, name, _describe_row(kind, name, words), product, words[why])
@@ -122,7 +152,11 @@ def _render(model: Model, plan: Plan, words: dict[str, str]) -> str:
 def _describe_row(kind: str, name: str, words: dict[str, str]) -> str:
     if name == "experts":
         return words["of-experts"].format(what=words[kind])
-    return words[kind if name == "state" else name]
+    return words[kind if name in ("state", "gated") else name]
+
+
+def _gated_key(key: str) -> str:
+    return "gated-fc2-input" if key == "fc2-input" else key
 
 
 def _format_term(term: Term) -> str:

@@ -1,5 +1,7 @@
 """Formats the numbers of a figure; docs/assets/javascripts/figures/figures.js does the same."""
 
+from decimal import ROUND_HALF_UP, Decimal
+
 
 def format_three_figures(number: float) -> str:
     """Return a number from 1 to 999 with three significant figures."""
@@ -31,7 +33,7 @@ def _format_scaled(number: float, units: tuple[str, ...], power: int) -> str:
 
 def format_percent(share: float) -> str:
     """Return a share as a percentage: 27.3 %."""
-    return f"{100 * share:.1f} %"
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"  # as scripts round
 
 
 def format_binary(number: int) -> str:

@@ -36,12 +36,19 @@
     figure.querySelector(".play-dots").replaceChildren(...dots);
     const { sent, latency, bytes } = parts(data, at, at.payload);
     const whole = latency + bytes;
-    const measured = at.ranks === 2 && data.points.find(([link, op, payload]) =>
-      link === at.preset && op === at.op && payload === at.payload);
+    const points = data.points.filter(([link, op]) =>
+      at.ranks === 2 && link === at.preset && op === at.op);
+    const measured = points.find(([, , payload]) => payload === at.payload);
+    const ratios = points.map(([, , payload, seconds]) => {
+      const model = parts(data, at, payload);
+      return (model.latency + model.bytes) / seconds;
+    });
     answer(figure, "time", time(whole));
     answer(figure, "latency", percent(latency / whole));
     answer(figure, "busbw", `${size(sent / whole)}/s`);
     answer(figure, "measured", measured ? time(measured[3]) : "–");
+    const farthest = Math.max(...ratios, ...ratios.map((ratio) => 1 / ratio));
+    answer(figure, "farthest", ratios.length ? `${farthest.toFixed(2)} ×` : "–");
   }
 
   /* A link's constants follow it; whoever turns one of them has a link of their own. */

@@ -2,13 +2,14 @@
 (function () {
   "use strict";
 
-  const { play, size } = window.figures;
+  const { element, play, size } = window.figures;
   const KINDS = ["weight", "gradient", "optimizer", "activation"];
 
   function elements(term, at) {
     const letters = {
       l: at.layers / at.stages, h: at.hidden, a: at.heads, s: at.sequence, b: at.micro_batch,
-      v: at.vocabulary, e: at.experts, k: at.top_k,
+      v: at.vocabulary, e: at.experts, k: at.top_k, f: at.ffn, d: at.hidden / at.heads,
+      g: at.hidden * at.groups / at.heads,
     };
     const cut = {
       always: at.tensor, sequence: at.sequence_parallel ? at.tensor : 1, expert: at.expert, never: 1,
@@ -18,12 +19,14 @@
 
   function state({ terms, recipes }, at) {
     const layers = at.experts ? terms.expertParameters : terms.denseParameters;
-    const parts = [...terms.parameters, ...layers, ...(at.stages === 1 ? terms.finalNorm : [])];
+    const [everywhere, last] = at.ffn ? [terms.llamaParameters, terms.llamaLast] :
+      [[...terms.parameters, ...layers], terms.finalNorm];
+    const parts = [...everywhere, ...(at.stages === 1 ? last : [])];
     const count = (ofExperts) => parts.filter(({ cut }) => (cut === "expert") === ofExperts)
       .reduce((sum, term) => sum + elements(term, at), 0);
     const replicas = at.data * at.context;
     const rows = [
-      ["state", count(false), replicas], ["experts", count(true), at.tensor * replicas / at.expert],
+      [at.ffn ? "gated" : "state", count(false), replicas], ["experts", count(true), at.tensor * replicas / at.expert],
     ];
     return [["weight", 3], ["gradient", 2], ["optimizer", 1]].flatMap(([kind, stage]) =>
       rows.map(([row, parameters, copies]) => [`${kind}/${row}`,
@@ -39,16 +42,19 @@
   function activations({ terms, recipes }, at) {
     const [live, first] = alive(at);
     const layers = live * at.layers / at.stages;
-    const layer = [...terms.attention, ...(at.experts ? terms.experts : terms.dense)];
+    const layer = at.ffn ? [...terms.llamaAttention, ...terms.gated] :
+      [...terms.attention, ...(at.experts ? terms.experts : terms.dense)];
+    const core = at.ffn ? terms.llamaCore : terms.core;
     const bytes = (term, times) =>
       (term.width || recipes[at.recipe].activation) * elements(term, at) * times / at.context;
     const [stored, recomputed] = {
-      none: [[...layer, ...terms.core], []],
-      selective: [layer, terms.core],
-      full: [terms.checkpoint, [...layer, ...terms.core]],
+      none: [[...layer, ...core], []],
+      selective: [layer, core],
+      full: [terms.checkpoint, [...layer, ...core]],
     }[at.recompute];
-    const storedOnce = [...terms.first, ...(at.stages === 1 ? terms.last : [])];
-    const line = (times) => (term) => [`activation/${term.key}`, bytes(term, times)];
+    const storedOnce = [...(at.ffn ? [] : terms.first), ...(at.stages === 1 ? terms.last : [])];
+    const key = (term) => (at.ffn && term.key === "fc2-input" ? "gated-fc2-input" : term.key);
+    const line = (times) => (term) => [`activation/${key(term)}`, bytes(term, times)];
     const recomputedBytes = recomputed.reduce((sum, term) => sum + bytes(term, 1), 0);
     return [
       ...stored.map(line(layers)), ["activation/recomputed", recomputedBytes],
@@ -72,6 +78,8 @@
         at.micro_batches % at.stages)), words["not-interleaved"]],
       [at.experts && at.tensor > 1 && !at.sequence_parallel, words["not-routed"]],
       [at.experts && at.top_k > at.experts, words["not-top"]],
+      [at.ffn && at.experts, words["not-gated-experts"]],
+      [at.ffn && (!at.groups || at.heads % at.groups), words["not-groups"]],
     ];
     return [
       ...uneven.filter(([whole, parts]) => whole % parts).map(([whole, parts, text]) =>
@@ -103,5 +111,55 @@
   }
 
   const turned = (name, values, data) => (name === "model" ? data.models[values.model] : {});
-  play("memory", draw, turned);
+  const { change, panel } = play("memory", draw, turned);
+
+  /* What this account has of a model's config.json, or a sentence: it counts GPT-2's layers and
+   * Llama's, and no others. */
+  function readConfig(text, words) {
+    let config;
+    try { config = JSON.parse(text); } catch (error) { config = null; }
+    if (config === null || typeof config !== "object") return words["not-json"];
+    const old = config.model_type === "gpt2";
+    if (!old && !["llama", "mistral"].includes(config.model_type)) {
+      return words["not-type"].replace("{type}", String(config.model_type).slice(0, 40));
+    }
+    const names = old ? { layers: "n_layer", hidden: "n_embd", heads: "n_head",
+      vocabulary: "vocab_size", sequence: "n_positions" } : { layers: "num_hidden_layers",
+      hidden: "hidden_size", heads: "num_attention_heads", vocabulary: "vocab_size",
+      ffn: "intermediate_size", groups: "num_key_value_heads" };
+    const sizes = { experts: 0, ffn: 0, groups: 0 };
+    for (const [name, key] of Object.entries(names)) {
+      const value = config[key] ?? (name === "groups" ? config.num_attention_heads : undefined);
+      if (!Number.isInteger(value) || value < 1) return words["not-key"].replace("{key}", key);
+      sizes[name] = value;
+    }
+    const { hidden, heads } = sizes;
+    const others = old ? {
+      n_inner: (config.n_inner ?? 4 * hidden) !== 4 * hidden,
+      activation_function: !/^gelu/.test(config.activation_function ?? "gelu_new"),
+      tie_word_embeddings: config.tie_word_embeddings === false,
+    } : {
+      head_dim: (config.head_dim ?? hidden / heads) * heads !== hidden,
+      hidden_act: (config.hidden_act ?? "silu") !== "silu",
+      attention_bias: config.attention_bias, mlp_bias: config.mlp_bias,
+      tie_word_embeddings: config.tie_word_embeddings, sliding_window: config.sliding_window,
+    };
+    const other = Object.keys(others).find((key) => others[key]);
+    return other ? words["not-counted"].replace("{key}", other) : sizes;
+  }
+
+  const { words } = JSON.parse(document.querySelector("#figure-memory script").textContent);
+  const field = element("textarea", { rows: 4, spellcheck: false, name: "config" });
+  field.setAttribute("aria-label", "config.json");
+  const status = element("p", { className: "play-note", hidden: true });
+  status.setAttribute("role", "status");
+  const button = element("button", { type: "button", textContent: words.read });
+  button.addEventListener("click", () => {
+    const sizes = readConfig(field.value, words);
+    if (typeof sizes !== "string") change(sizes);
+    status.hidden = false;
+    status.textContent = typeof sizes === "string" ? sizes : words["was-read"];
+  });
+  panel.append(element("details", { className: "play-paste" },
+    element("summary", { textContent: words.paste }), field, button, status));
 })();

@@ -6,7 +6,6 @@ from pathlib import Path
 from notelab.regular_files import read_regular
 from notelab.sources.answers import (
     MAX_FILE_BYTES,
-    Absent,
     Answers,
     Offered,
     Refused,
@@ -17,7 +16,7 @@ from notelab.sources.answers import (
 )
 from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
 from notelab.sources.store import blob_id
-from notelab.sources.suggest_paths import suggest_paths
+from notelab.sources.suggest_paths import make_absent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,9 +111,7 @@ def read(git: GitCommand, commit: str, wanted: Wanted, who: str) -> Answers:
     for path in wanted:
         mode, blob = entries.get(path, ("", ""))
         if not mode:
-            ends = [name for name in names if name.endswith(f"/{path}")]
-            suggestions = suggest_paths(path, names)
-            answers[path] = Absent(path, definite=True, suggestions=suggestions, ends=ends)
+            answers[path] = make_absent(path, names)
         elif not mode.startswith(REGULAR):
             kind = _KINDS.get(mode, f"no regular file (mode {mode})")
             answers[path] = Refused(f"{who}: {path} is {kind}", final=True)
@@ -159,8 +156,7 @@ def offer_from_worktree(root: Path, wanted: Wanted) -> Answers:
             answers[path] = Offered(data.replace(b"\r\n", b"\n"), "git")
         except (FileNotFoundError, NotADirectoryError):
             names = list_worktree(root) if names is None else names
-            ends = [name for name in names if name.endswith(f"/{path}")]
-            answers[path] = Absent(path, True, suggest_paths(path, names), ends=ends)
+            answers[path] = make_absent(path, names)
         except OSError as fault:
             answers[path] = Refused(f"the working tree: {fault.strerror or fault}", final=True)
     return answers

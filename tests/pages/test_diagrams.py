@@ -1,0 +1,79 @@
+"""The drawings of the workbook's diagrams: all of them, small, and nothing that runs or loads."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from pages import diagrams
+from sitelab.drawing.diagrams import DRAWINGS, find_key, read_drawings
+
+SEQUENCE = (
+    "sequenceDiagram\n  participant a as rank 0\n  participant b as rank 1\n  a->>b: 10 + 1\n"
+)
+KINDS = {"flowchart", "gantt", "sequence"}
+
+
+def test_every_diagram_of_the_workbook_has_a_drawing_and_no_other_is_kept() -> None:
+    assert list(read_drawings()) == list(diagrams.list_sources())
+
+
+def test_a_missing_drawing_is_drawn_and_the_others_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = read_drawings()
+    gone, *others = kept
+    asked: list[str] = []
+
+    def draw(sources: dict[str, str]) -> dict[str, dict[str, str]]:
+        asked.extend(sources)
+        return {key: {"words": "drawn", "svg": "<svg/>"} for key in sources}
+
+    monkeypatch.setattr(diagrams, "draw", draw)
+    stale = {"stale": kept[gone]}
+    monkeypatch.setattr(diagrams, "read_drawings", lambda: stale | {k: kept[k] for k in others})
+    ((path, text),) = diagrams.render()
+    assert path == DRAWINGS and asked == [gone]
+    assert json.loads(text) == kept | {gone: {"words": "drawn", "svg": "<svg/>"}}
+
+
+def test_a_drawing_is_small_has_no_colour_of_its_own_and_names_only_its_own_parts() -> None:
+    for key, drawing in read_drawings().items():
+        root = ElementTree.fromstring(drawing["svg"])
+        ids = {element.get("id") for element in root.iter() if element.get("id")}
+        assert set(re.findall(r"url\(#([^)]*)\)", drawing["svg"])) == ids, key
+        assert all(str(name).startswith("ID-") for name in ids), key
+        assert not re.search(r"<style|fill=|stroke=|href|\bon\w+=|#[0-9a-f]{3}", drawing["svg"]), (
+            key
+        )
+        assert len(drawing["svg"]) < 9_000, key
+        assert root.get("data-kind") in KINDS, key
+        letters = {word for text in root.iter() for word in (text.text or "").split()}
+        assert len(letters) > 3 and drawing["words"], key
+
+
+@pytest.mark.ci
+def test_mermaid_draws_a_diagram_again_with_the_same_words() -> None:
+    sources = diagrams.list_sources()
+    for kind in KINDS:
+        key = next(
+            key for key, text in sources.items() if f'"{kind}"' in read_drawings()[key]["svg"]
+        )
+        drawn = diagrams.draw({key: sources[key]})[key]
+        kept = read_drawings()[key]
+        assert drawn["words"] == kept["words"]
+        texts = [re.findall(r">([^<]+)<", drawing["svg"]) for drawing in (drawn, kept)]
+        assert sorted(texts[0]) == sorted(texts[1])
+
+
+@pytest.mark.ci
+def test_a_drawn_message_keeps_its_arrow_and_its_words() -> None:
+    key = find_key(SEQUENCE)
+    drawing = diagrams.draw({key: SEQUENCE})[key]
+    assert drawing["words"] == "rank 0 → rank 1: 10 + 1"
+    assert re.search(
+        r'<line [^>]*marker-end="url\(#ID-\d\)"[^>]*class="messageLine0"', drawing["svg"]
+    )

@@ -1,0 +1,347 @@
+"""A collective's steps, the causal square and memory over two steps: each step, each number."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardlab.context.zigzag import visible_slices
+from shardlab.proofs import causal_work
+from shardlab.proofs.collective import Call
+from shardlab.proofs.formulas import memory
+from shardlab.proofs.formulas.memory import live_micro_batches
+from shardlab.proofs.formulas.seconds import steps
+from sitelab.figures import memory_step, quantities, ring, zigzag
+from sitelab.figures.embed import load_words
+from sitelab.figures.memory import KINDS, MODELS
+from tests.site.figures.test_figures import PLACES, TURN
+from tests.site.reader import Reader
+
+NAMES = ("ring", "zigzag", "memory-step")
+WORDS = {name: load_words("en")["controls"] | load_words("en")[name] for name in NAMES}
+# Moves the slider to each of a figure's moments and reads what is drawn then.
+MOMENTS = """([name, moments]) => {
+  const figure = document.querySelector(`#figure-${name}`);
+  const slider = figure.querySelector(".play-player input");
+  const all = (selector, read) => [...figure.querySelectorAll(selector)].map(read);
+  const text = (one) => one.textContent;
+  return (moments ?? [...Array(Number(slider.max) + 1).keys()]).map((moment) => {
+    slider.value = moment;
+    slider.dispatchEvent(new Event("input", {bubbles: true}));
+    return {
+      text: figure.querySelector(".play-moment").textContent,
+      spoken: slider.getAttribute("aria-valuetext"),
+      answers: Object.fromEntries(all("[data-answer]", (one) => [one.dataset.answer, text(one)])),
+      sums: Object.fromEntries(all("[data-sum]", (one) => [one.dataset.sum, text(one)])),
+      pieces: all(".ring-cell", (cell) => [...cell.firstChild.children].reduce(
+        (mask, slot, rank) => mask + (slot.hasAttribute("data-in") ? 2 ** rank : 0), 0)),
+      leaving: all(".ring-cell", (cell) => cell.hasAttribute("data-leaves")),
+      arriving: all(".ring-cell", (cell) => cell.hasAttribute("data-arrives")),
+      partial: all(".ring-piece:not(.ring-moves)", (one) =>
+        one.classList.contains("play-partial") && !one.hidden),
+      sent: all(".ring-sent", text),
+      cells: all(".causal-square", (square) => [...square.children].map((cell) =>
+        [cell.textContent, cell.dataset.when ?? null, cell.hasAttribute("data-half")])),
+      tracks: all(".causal-tracks .play-track", (track) => [parseFloat(track.style.width),
+        ...[...track.children].map((box) => [box.textContent,
+          parseFloat(box.style.left), parseFloat(box.style.width)])]),
+      counts: all(".causal-sum", text),
+      areas: all(".step-area", (area) => [area.dataset.kind, area.getAttribute("points")]),
+      peaks: all(".step-peak", (path) => path.getAttribute("d")),
+      labels: all(".step-label", text),
+      boxes: all(".step-track > .play-box", (box) => [box.className.at(-1), box.textContent,
+        parseFloat(box.style.left), parseFloat(box.style.width)]),
+    };
+  });
+}"""
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Any, served: str) -> Iterator[Reader]:
+    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+    yield reader
+    reader.close()
+
+
+def read_moments(
+    reader: Reader, name: str, settings: dict[str, Any], moments: list[int] | None = None
+) -> list[Any]:
+    """Turn a figure's controls, and return what it shows at each moment."""
+    page = reader.page if PLACES[name] in reader.page.url else reader.read(PLACES[name])
+    page.evaluate(TURN, [name, [list(settings.items())]])
+    answers = page.evaluate(MOMENTS, [name, moments])
+    assert not reader.wrong
+    return list(answers)
+
+
+# ------------------------------------------------------------------ the ring
+
+
+@pytest.mark.parametrize("ranks", ring.RANKS)
+@pytest.mark.parametrize("op", ring.OPS)
+def test_steps_of_a_collective_end_as_it_is_defined_after_the_formulas_bytes(
+    op: str, ranks: int
+) -> None:
+    last, whole = steps(op, ranks), 2**ranks - 1
+    held, sent = ring.hold(op, ranks, last)
+    assert sent == [Call(op, ring.PAYLOAD, ranks).wire] * ranks
+    wanted = {
+        "all_reduce": lambda rank, piece: whole,
+        "reduce_scatter": lambda rank, piece: whole if piece == rank else 0,
+        "all_gather": lambda rank, piece: 1 << piece,
+        "all_to_all": lambda rank, piece: 1 << piece,
+    }[op]
+    assert held == [[wanted(rank, piece) for piece in range(ranks)] for rank in range(ranks)]
+    for step in range(1, last + 1):
+        sends = ring.list_sends(op, ranks, step)
+        far = step if op == "all_to_all" else 1
+        ends = [(rank, (rank + far) % ranks) for rank in range(ranks)]
+        assert [(send.source, send.target) for send in sends] == ends
+
+
+RINGS = [("all_reduce", 3), ("reduce_scatter", 8), ("all_gather", 2), ("all_to_all", 5)]
+EVERY_RING = [*itertools.product(ring.OPS, ring.RANKS)]
+
+
+@pytest.mark.parametrize("settings", [RINGS, pytest.param(EVERY_RING, marks=pytest.mark.ci)])
+def test_each_step_of_a_collective_is_drawn_as_it_is_counted(
+    reader: Reader, settings: list[tuple[str, int]]
+) -> None:
+    words = WORDS["ring"]
+    for op, ranks in settings:
+        shown = read_moments(reader, "ring", {"op": op, "ranks": ranks})
+        assert len(shown) == steps(op, ranks) + 1
+        for step, picture in enumerate(shown):
+            held, sent = ring.hold(op, ranks, step)
+            sends = ring.list_sends(op, ranks, step) if step else []
+            masks = list(itertools.chain(*held))
+            assert picture["pieces"] == masks
+            leaving = {send.source * ranks + send.piece for send in sends}
+            arriving = {send.target * ranks + send.place for send in sends}
+            places = range(ranks * ranks)
+            assert picture["leaving"] == [place in leaving for place in places]
+            assert picture["arriving"] == [place in arriving for place in places]
+            sums = op in ("all_reduce", "reduce_scatter")
+            assert picture["partial"] == [sums and 0 < mask < 2**ranks - 1 for mask in masks]
+            assert picture["sent"] == [quantities.format_bytes(count) for count in sent]
+            assert picture["answers"] == ring.answer(op, ranks, step, words)
+            assert picture["text"] == ring.describe_step(op, ranks, step, words)
+            assert picture["spoken"] == picture["text"]
+
+
+# ------------------------------------------------------------------ the causal square
+
+
+@pytest.mark.parametrize("ranks", zigzag.RANKS)
+def test_the_work_of_a_causal_square_is_shardlabs(ranks: int) -> None:
+    for cut, balanced in (("runs", False), ("zigzag", True)):
+        work = zigzag.count_work(cut, ranks)
+        assert zigzag.assign_chunks(cut, ranks) == causal_work.assign_chunks(
+            ranks, balanced=balanced
+        )
+        assert [sum(each) for each in work] == causal_work.count_cells(ranks, balanced=balanced)
+    work = zigzag.count_work("zigzag", ranks)
+    for rank, step in itertools.product(range(ranks), repeat=2):
+        queries, keys, is_causal = visible_slices(rank, (rank - step) % ranks, 2)
+        pairs = (queries.stop - queries.start) * (keys.stop - keys.start)
+        assert work[rank][step] == pairs / 2 if is_causal else pairs
+
+
+@pytest.mark.parametrize("sizes", [(2, 5), pytest.param(zigzag.RANKS, marks=pytest.mark.ci)])
+def test_each_step_of_the_causal_square_is_drawn_as_it_is_counted(
+    reader: Reader, sizes: tuple[int, ...]
+) -> None:
+    words = WORDS["zigzag"]
+    for ranks in sizes:
+        works = [zigzag.count_work(cut, ranks) for cut in zigzag.CUTS]
+        starts = [zigzag.start_steps(work) for work in works]
+        end = max(times[-1] for times in starts)
+        shown = read_moments(reader, "zigzag", {"ranks": ranks})
+        assert len(shown) == ranks
+        for now, picture in enumerate(shown):
+            assert picture["answers"] == {
+                cut: zigzag.answer(cut, ranks, words) for cut in zigzag.CUTS
+            }
+            assert picture["text"] == zigzag.describe_step(ranks, now, words)
+            for cut, drawn in zip(zigzag.CUTS, picture["cells"], strict=True):
+                cells: list[Any] = [["", None, False]] * (4 * ranks**2)
+                for cell in zigzag.list_cells(cut, ranks):
+                    when = ("before", "now", "later")[(cell.step >= now) + (cell.step > now)]
+                    place = 2 * ranks * cell.row + cell.column
+                    cells[place] = [str(cell.rank), when, cell.work == 0.5]
+                assert drawn == cells
+            done = [(steps, times) for work, times in zip(works, starts, strict=True)
+                    for steps in work]  # fmt: skip
+            assert picture["counts"] == [f"{sum(each[: now + 1]):g}" for each, _ in done]
+            for track, (each, times) in zip(picture["tracks"], done, strict=True):
+                assert track[0] == pytest.approx(100 * times[-1] / end, abs=1e-3)
+                boxes = [[str(n), times[n], count] for n, count in enumerate(each[: now + 1])
+                         if count]  # fmt: skip
+                assert [box[0] for box in track[1:]] == [box[0] for box in boxes]
+                for box, (_, start, count) in zip(track[1:], boxes, strict=True):
+                    assert box[1:] == pytest.approx(
+                        [100 * start / times[-1], 100 * count / times[-1]], abs=1e-3
+                    )
+
+
+# ------------------------------------------------------------------ memory over two steps
+
+MEMORIES = [*itertools.product(memory_step.NAMES, memory_step.MICRO_BATCHES, memory.RECOMPUTE)]
+
+
+@pytest.mark.parametrize(("name", "micro_batches", "recompute"), MEMORIES)
+def test_memory_over_a_step_is_the_accounts_and_ends_as_it_began(
+    name: str, micro_batches: int, recompute: str
+) -> None:
+    model, plan = MODELS[name]
+    plan = replace(plan, recompute=recompute, micro_batches=micro_batches)
+    wanted = [memory.total(model, plan, kind) for kind in KINDS]
+    parts = memory_step.count_bytes(name, recompute)
+    assert parts.master + parts.moments == wanted[2]
+    for keeps in (False, True):
+        traced = memory_step.make_trace(name, micro_batches, recompute, keeps)
+        half = len(traced) // 2
+        points = [point for _, of_span in traced for point in of_span]
+        for kind, most in enumerate(wanted):
+            assert max(point.bytes[kind] for point in points) == pytest.approx(most, rel=1e-12)
+        first = [p for span, of_span in traced[:half] if span.kind != "U" for p in of_span]
+        assert {point.bytes[2] for point in first} == {parts.master}
+        assert {p.bytes[2] for _, of_span in traced[half:] for p in of_span} == {wanted[2]}
+        assert traced[half][1][0].bytes[1] == (parts.gradient if keeps else 0)
+        assert points[-1].bytes[3] == pytest.approx(0, abs=1)
+        live = max(sum(s.kind == "F" for s, _ in traced[: n + 1]) -
+                   sum(s.kind == "B" for s, _ in traced[:n]) for n in range(half))  # fmt: skip
+        assert live - 1 <= live_micro_batches(plan)[0] <= live
+        peak = sum(memory_step.find_peak(points).bytes)
+        if keeps or micro_batches > plan.stages:
+            assert peak == pytest.approx(sum(wanted), rel=1e-12)
+        elif micro_batches == 1:
+            assert peak < sum(wanted)
+
+
+STEPS = [
+    ("22B", 2, "selective", False), ("tutor", 4, "full", True), ("175B", 16, "none", False),
+    ("Llama 3 8B", 1, "selective", False),
+]  # fmt: skip
+EVERY_STEP = [(*settings, keeps) for settings in MEMORIES for keeps in (False, True)]
+
+
+@pytest.mark.parametrize("settings", [STEPS, pytest.param(EVERY_STEP, marks=pytest.mark.ci)])
+def test_memory_is_drawn_as_it_is_traced_and_each_moment_says_its_most(
+    reader: Reader, settings: list[tuple[str, int, str, bool]]
+) -> None:
+    words = WORDS["memory-step"]
+    keys = ("model", "microBatches", "recompute", "keeps")
+    for at in settings:
+        traced = memory_step.make_trace(*at)
+        points = [point for _, of_span in traced for point in of_span]
+        end, half = traced[-1][0].end, len(traced) // 2
+        shown = read_moments(reader, "memory-step", dict(zip(keys, at, strict=True)))
+        assert len(shown) == len(traced)
+        for (span, of_span), picture in zip(traced, shown, strict=True):
+            peak = memory_step.find_peak(of_span)
+            assert picture["text"] == memory_step.describe_span(span, peak, words)
+            assert picture["sums"] == {
+                kind: quantities.format_bytes(count)
+                for kind, count in zip(KINDS, peak.bytes, strict=True)
+            }
+        account = memory_step.count_account(*at[:3])
+        assert shown[0]["answers"] == memory_step.answer(traced, account)
+        most = [
+            sum(memory_step.find_peak([p for _, of_span in part for p in of_span]).bytes)
+            for part in (traced[:half], traced[half:])
+        ]
+        top = memory_step.choose_axis(max(most))[-1]
+        for kind, drawn in shown[0]["areas"]:
+            wanted = memory_step.draw_area(points, kind, end, top)
+            assert read_numbers(drawn) == pytest.approx(read_numbers(wanted), abs=0.0011)
+        heights = [100 - 100 * peak / top for peak in most]
+        drawn_heights = [read_numbers(path)[1] for path in shown[0]["peaks"]]
+        assert drawn_heights == pytest.approx(heights, abs=0.0011)
+        texts = [f"{words['peak']} {quantities.format_bytes(peak)}" for peak in most]
+        assert shown[0]["labels"] == texts
+        for box, (span, _) in zip(shown[0]["boxes"], traced, strict=True):
+            number = "" if span.kind == "U" else str(span.microbatch)
+            assert box[:2] == [span.kind.lower(), number]
+            places = [100 * span.start / end, 100 * (span.end - span.start) / end]
+            assert box[2:] == pytest.approx(places, abs=1e-3)
+
+
+def read_numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"[\d.]+", text)]
+
+
+# ------------------------------------------------------------------ all three
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_keyboard_steps_and_plays_a_figure(reader: Reader, name: str) -> None:
+    page = reader.read(PLACES[name])
+    figure = page.locator(f"#figure-{name}")
+    slider, button = figure.locator(".play-player input"), figure.locator(".play-player button")
+    slider.focus()
+    page.keyboard.press("Home")
+    first = figure.locator(".play-moment").text_content()
+    page.keyboard.press("ArrowRight")
+    assert slider.input_value() == "1"
+    assert figure.locator(".play-moment").text_content() != first
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    assert WORDS[name]["pause"] in str(button.text_content())
+    value = f"document.querySelector('#figure-{name} .play-player input').value"
+    reader.until(f"() => {value} > 1")
+    page.keyboard.press("Enter")
+    assert WORDS[name]["play"] in str(button.text_content())
+    assert not reader.wrong
+
+
+def test_pieces_travel_only_if_motion_is_wanted(browser: Any, served: str) -> None:
+    count = """() => {
+      const { animate } = Element.prototype;
+      window.animated = [];
+      Element.prototype.animate = function (...settings) {
+        window.animated.push(this.className);
+        return animate.apply(this, settings);
+      };
+    }"""
+    for wanted, travelling in (("no-preference", 4), ("reduce", 0)):
+        reader = Reader(browser, served, reduced_motion=wanted)
+        page = reader.read(PLACES["ring"])
+        page.locator("#figure-ring .play-player input").focus()
+        page.keyboard.press("Home")
+        page.evaluate(count)
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("animated.filter(name => /moves/.test(name)).length") == travelling
+        assert not reader.wrong
+        reader.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts_leave_the_first_picture_as_it_was_built(
+    browser: Any, served: str, reader: Reader, name: str
+) -> None:
+    plain = Reader(browser, served, java_script_enabled=False)
+    parts = ("[role=img]", ".play-answers", ".play-moment", ".play-legend")
+    for language in ("", "es/"):
+        place = language + PLACES[name]
+        built = [plain.read(place).locator(f"#figure-{name} {part}").text_content()
+                 for part in parts]  # fmt: skip
+        page = reader.read(place)
+        drawn = [page.locator(f"#figure-{name} {part}").text_content() for part in parts]
+        assert drawn == built
+    plain.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_telephone_shows_the_whole_picture_at_its_largest(reader: Reader, name: str) -> None:
+    page = reader.read(PLACES[name])
+    settings = {"microBatches": 16, "model": "175B"} if name == "memory-step" else {"ranks": 8}
+    page.evaluate(TURN, [name, [list(settings.items())]])
+    wide = f"document.querySelector('#figure-{name}')"
+    assert page.evaluate(f"{wide}.scrollWidth <= {wide}.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -1,0 +1,285 @@
+"""FSDP's step, the process grid, and what every figure keeps in the page's address."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from shardlab.grid.layout import TOKENS
+from sitelab.figures import fsdp, grid
+from sitelab.figures.embed import load_words
+from sitelab.figures.memory import MODELS
+from tests.site.figures.test_figures import PLACES, Turns, turn_controls
+from tests.site.reader import Reader
+
+WORDS = {name: load_words("en")[name] for name in ("controls", "fsdp", "grid", "memory")}
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Any, served: str) -> Iterator[Reader]:
+    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+    yield reader
+    reader.close()
+
+
+def make_steps(*values: Any) -> list[dict[str, Any]]:
+    return [dict(zip(fsdp.INITIAL, one, strict=True)) for one in itertools.product(*values)]
+
+
+STEPS = [
+    *make_steps(fsdp.GUARDS, (4,), (3,), (False,), ("pre",), (True, False), ("tutor",), (2,)),
+    *make_steps(("fsdp1", "shardlab"), (6,), (6,), (True,), fsdp.PREFETCHES, (True,),
+                ("Llama 3 70B",), (64,)),
+]  # fmt: skip
+EVERY = make_steps(fsdp.GUARDS, (2, 5, 8), fsdp.COLLECTIVES, (False, True), fsdp.PREFETCHES,
+                   (True, False), ("Llama 3 8B",), (8,))  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [STEPS, pytest.param(EVERY, marks=pytest.mark.ci)])
+def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(
+    reader: Reader, steps: list[dict[str, Any]]
+) -> None:
+    # What the implementation changes is turned after it.
+    turns: Turns = [list(at.items()) for at in steps]
+    for at, answer in zip(steps, turn_controls(reader, "fsdp", turns), strict=True):
+        step = fsdp.simulate_figure(at)
+        assert answer["answers"] == fsdp.format_answers(at, WORDS["fsdp"])
+        memory = [
+            lane
+            for kind in ("parameters", "gradient")
+            for lane in fsdp.pack_lanes([span for span in step.memory if span.kind == kind])
+        ]
+        for spans, boxes in zip([step.communication, step.computing, *memory], answer["boxes"],
+                                strict=True):  # fmt: skip
+            assert [(kind, int(text)) for kind, text, *_ in boxes] == [
+                (span.kind[-1], span.unit) for span in spans
+            ]
+            places = [place for *_, start, width in boxes for place in (start, start + width)]
+            times = [100 * time / step.end for span in spans for time in (span.start, span.end)]
+            assert places == pytest.approx(times, abs=1e-3)
+        assert answer["none"] == (at["guard"] == "fsdp2" and at["backward_prefetch"] != "pre")
+
+
+def test_the_units_of_a_step_have_the_bytes_of_their_models_blocks() -> None:
+    assert fsdp.block_bytes("Llama 3 8B") == 2 * 218_112_000
+    assert fsdp.block_bytes("Llama 3 70B") == 2 * 855_654_400
+    assert fsdp.block_bytes("tutor") == 4 * 198_272
+
+
+def test_a_moment_of_a_step_says_what_runs_and_is_played(reader: Reader) -> None:
+    page = reader.read(PLACES["fsdp"])
+    slider, text = page.locator(".play-player input"), page.locator(".play-moment")
+    slider.focus()
+    page.keyboard.press("Home")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    step = fsdp.simulate_figure(fsdp.INITIAL)
+    times = sorted({time for span in (*step.communication, *step.computing)
+                    for time in (span.start, span.end)})  # fmt: skip
+
+    def running(spans: list[Any], kind: str | None = None) -> str:
+        found = [s for s in spans if s.start <= times[5] < s.end and kind in (None, s.kind)]
+        found.sort(key=lambda span: span.unit)
+        names = [str(s.unit) if kind else f"{WORDS['fsdp'][f'key-{s.kind}']} {s.unit}"
+                 for s in found]  # fmt: skip
+        return ", ".join(names) or "–"
+
+    said = WORDS["fsdp"]["moment"].format(
+        now=f"{times[5]:g}", wire=running(step.communication), computing=running(step.computing),
+        whole=running(step.memory, "parameters"), gradients=running(step.memory, "gradient"),
+    )  # fmt: skip
+    assert text.text_content() == slider.get_attribute("aria-valuetext") == said
+    page.locator(".play-player button").click()
+    expect(slider).to_have_value("7")
+    page.locator(".play-player button").click()
+    assert page.locator(".play-box[data-later]").count() > 0
+
+
+SIZES = [(2, 1, 2, 2, 1), (2, 2, 2, 2, 2), (2, 2, 1, 4, 4), (4, 1, 2, 1, 1), (1, 4, 2, 2, 8),
+         (1, 1, 2, 2, 4)]  # fmt: skip
+
+
+def test_every_order_has_the_groups_of_the_layout(reader: Reader) -> None:
+    names = ("tensor", "context", "pipeline", "data", "expert")
+    grids = [
+        dict(zip(names, sizes, strict=True)) | {"order": "-".join(order), "host": 4}
+        for sizes in SIZES
+        for order in itertools.permutations(TOKENS.values())
+    ]
+    page = reader.read(PLACES["grid"])
+    drawn = page.evaluate(
+        """grids => {
+          const data = JSON.parse(document.querySelector("#figure-grid script").textContent);
+          return grids.map(at => window.figures.gridGroups(at, data.rows));
+        }""",
+        grids,
+    )
+    refused = 0
+    for at, rows in zip(grids, drawn, strict=True):
+        try:
+            layouts = grid.make_layouts(at)
+        except ValueError:
+            refused += 1
+            assert rows in ("not-last", "not-experts"), at
+            continue
+        assert not isinstance(rows, str), (at, rows)
+        for row, (tokens, of_experts) in zip(rows, grid.ROWS.values(), strict=True):
+            layout = layouts[of_experts]
+            assert row["all"] == layout.groups(tokens), at
+            assert row["of"] == [layout.group_of(n, tokens) for n in range(layout.world_size)], at
+    assert 0 < refused < len(grids) / 2
+
+
+READ = """() => ({
+  chosen: document.querySelector("#figure-grid [data-chosen] b").textContent,
+  rows: [...document.querySelectorAll("#figure-grid [data-row]")].map(row => [
+    row.dataset.row, row.querySelector(".grid-group").textContent,
+    row.querySelector(".grid-inside").textContent]),
+  lit: [...document.querySelectorAll("#figure-grid .grid-rank")].map(
+    rank => rank.dataset.axis || ""),
+})"""
+
+
+def test_pointing_and_arrows_light_the_groups_of_a_rank(reader: Reader) -> None:
+    page = reader.read(PLACES["grid"])
+
+    def compare(at: dict[str, Any], rank: int) -> None:
+        shown, rows = page.evaluate(READ), grid.count_groups(at, rank)
+        assert shown["chosen"] == str(rank)
+        assert shown["rows"] == [
+            [row.name, f"[{', '.join(map(str, row.group))}]",
+             f"{row.inside} of {row.groups}" if len(row.group) > 1 else "–"]
+            for row in rows
+        ]  # fmt: skip
+        dense = [row for row in rows if row.name in grid.DENSE]
+        assert shown["lit"] == [
+            next((row.name for row in dense if n in row.group and n != rank), "")
+            for n in range(len(shown["lit"]))
+        ]
+
+    compare(grid.INITIAL, grid.RANK)
+    page.locator("#figure-grid .grid-rank").nth(2).dispatch_event("pointerenter")
+    compare(grid.INITIAL, 2)
+    page.locator("#figure-grid .grid-rank").nth(2).dispatch_event("pointerleave")
+    page.locator("#figure-grid .grid-rank").nth(5).focus()
+    for key in ("ArrowUp", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    compare(grid.INITIAL, 3)
+    at = grid.INITIAL | {"context": 2, "data": 4, "expert": 4, "host": 8, "order": grid.ORDERS[2]}
+    turn_controls(reader, "grid", [list(at.items())])
+    compare(at, grid.RANK)
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [({"tensor": 8, "data": 8, "context": 4}, "512 ranks"), ({"expert": 8}, "8 expert ranks"),
+     ({"order": grid.ORDERS[5], "expert": 2}, "put pp last")],
+)  # fmt: skip
+def test_a_grid_that_cannot_be_is_refused_in_words(
+    reader: Reader, turn: dict[str, Any], said: str
+) -> None:
+    page = reader.read(PLACES["grid"])
+    [answer] = turn_controls(reader, "grid", [list(turn.items())])
+    assert answer["none"]
+    assert said in page.locator("#figure-grid .play-warning").inner_text()
+    assert not page.locator(".grid-hosts").is_visible()
+
+
+def test_the_address_has_the_settings_and_brings_them_back(reader: Reader) -> None:
+    page = reader.read(PLACES["schedule"])
+    turn_controls(reader, "schedule", [[("kind", "zb-h1"), ("stages", 6)]])
+    page.locator("#figure-schedule .play-share button").click()
+    said = page.locator("#figure-schedule .play-note")
+    said.wait_for()
+    assert said.text_content() in (WORDS["controls"]["shared"], WORDS["controls"]["in-address"])
+    query, wanted = page.url.partition("?")[2], "figure=schedule&kind=zb-h1&stages=6"
+    assert query == f"{wanted}#figure-schedule"
+    page.reload()
+    assert page.locator("#figure-schedule .play-track").count() == 6
+    assert page.locator("#figure-schedule [name=kind]").input_value() == "zb-h1"
+
+
+def test_an_address_is_read_as_far_as_a_control_may_have_it(reader: Reader) -> None:
+    asked = "model=Llama+3+70B&zero=1&layers=0&heads=1.5&data=-3&hat=%3Cb%3E&sequence=4096"
+    page = reader.read(f"{PLACES['memory']}?figure=memory&{asked}")
+    model, _ = MODELS["Llama 3 70B"]
+    values = {n: page.locator(f"#figure-memory [name={n}]").input_value()
+              for n in ("layers", "hidden", "ffn", "sequence")}  # fmt: skip
+    assert values == {"layers": "80", "hidden": "8192", "ffn": str(model.ffn), "sequence": "4096"}
+    said = page.locator("#figure-memory > .play-note").text_content()
+    for setting in ("layers=0", "heads=1.5", "data=-3", "hat=<b>"):
+        assert WORDS["controls"]["not-in-address"].format(setting=setting) in said
+    page.locator("#figure-memory [name=hidden]").fill("0")
+    label = WORDS["memory"]["hidden"]
+    said = page.locator("#figure-memory > .play-note").text_content()
+    assert said == WORDS["controls"]["not-whole"].format(label=label, least=1)
+
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "tie_word_embeddings": False, "attention_bias": False, "hidden_act": "silu",
+}  # fmt: skip
+GPT2 = {
+    "model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024,
+    "vocab_size": 50257, "activation_function": "gelu_new", "n_inner": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"),
+    [
+        (LLAMA, {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 14336, "groups": 8}),
+        (GPT2, {"layers": 12, "hidden": 768, "heads": 12, "ffn": 0, "sequence": 1024}),
+    ],
+)
+def test_a_pasted_config_fills_the_models_sizes(
+    reader: Reader, config: dict[str, Any], sizes: dict[str, int]
+) -> None:
+    page = reader.read(PLACES["memory"])
+    assert paste(page, json.dumps(config)) == WORDS["memory"]["was-read"]
+    found = {n: page.locator(f"#figure-memory [name={n}]").input_value() for n in sizes}
+    assert found == {name: str(size) for name, size in sizes.items()}
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "value"),
+    [
+        ("{", "not-json", {}), ("[]", "not-type", {"type": "undefined"}), ("7", "not-json", {}),
+        (LLAMA | {"model_type": "qwen3_moe"}, "not-type", {"type": "qwen3_moe"}),
+        (LLAMA | {"head_dim": 64}, "not-counted", {"key": "head_dim"}),
+        (LLAMA | {"tie_word_embeddings": True}, "not-counted", {"key": "tie_word_embeddings"}),
+        (LLAMA | {"attention_bias": True}, "not-counted", {"key": "attention_bias"}),
+        (GPT2 | {"activation_function": "relu"}, "not-counted", {"key": "activation_function"}),
+        (LLAMA | {"hidden_size": "4096"}, "not-key", {"key": "hidden_size"}),
+        (GPT2 | {"n_layer": 0}, "not-key", {"key": "n_layer"}),
+    ],
+)  # fmt: skip
+def test_a_config_that_cannot_be_counted_is_refused_in_words(
+    reader: Reader, config: Any, key: str, value: dict[str, str]
+) -> None:
+    page = reader.read(PLACES["memory"])
+    before = page.locator("#figure-memory [data-sum=whole]").text_content()
+    text = config if isinstance(config, str) else json.dumps(config)
+    assert paste(page, text) == WORDS["memory"][key].format(**value)
+    assert page.locator("#figure-memory [data-sum=whole]").text_content() == before
+
+
+def paste(page: Any, text: str) -> str:
+    page.locator(".play-paste summary").click()
+    page.locator(".play-paste textarea").fill(text)
+    page.locator(".play-paste button").click()
+    return str(page.locator(".play-paste .play-note").text_content())
+
+
+def test_without_a_script_the_lit_ranks_are_those_of_the_example(site: Path) -> None:
+    for page in ("theory/04-pipelines-and-the-grid", "labs/01-three-d"):
+        html = (site / page / "index.html").read_text("utf-8")
+        for axis, rank in (("tensor", 4), ("data", 7), ("pipeline", 1)):
+            assert f'data-axis="{axis}"><b>{rank}</b>' in html

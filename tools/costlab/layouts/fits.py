@@ -1,0 +1,262 @@
+"""`tools/bench fits`: whether a layout fits in a card's memory, and what to change if not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from costlab.layouts import memory
+from costlab.layouts.model import (
+    ATTENTION,
+    RECOMPUTE,
+    LayoutError,
+    Model,
+    Plan,
+    check,
+    layers_of_stages,
+    refuse,
+)
+from costlab.layouts.model_config import FACTS, model_from
+from costlab.layouts.runs import CARDS
+from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
+
+DEEPEST, SHOWN = 3, 5  # changes in a row that are tried; layouts that are listed
+OF_MODEL, OF_PLAN, PROGRAMS = (FACTS[name] for name in ("of-model", "of-plan", "programs"))
+
+
+def moves(model: Model, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield changes that save memory on as many ranks, in the order of their price."""
+    yield {"attention": "fused"}
+    yield {"zero": max(plan.zero, 1)}
+    yield {"sequence_parallel": plan.tensor > 1}
+    if plan.recompute == "none" and plan.attention == "unfused":
+        yield {"recompute": "selective"}
+    if plan.micro_batch % 2 == 0:
+        yield {"micro_batch": plan.micro_batch // 2}
+    for axis in ("tensor", "stages", "context") if plan.data % 2 == 0 else ():
+        if (axis, plan.tensor) != ("tensor", 8) and not (axis == "stages" and plan.layers):
+            yield {axis: 2 * getattr(plan, axis), "data": plan.data // 2}
+    if model.experts % (2 * plan.expert) == 0 < model.experts:
+        yield {"expert": 2 * plan.expert}
+    if 1 <= plan.zero < 3 and plan.stages == 1:
+        yield {"zero": plan.zero + 1}
+    yield {"recompute": "full"}
+
+
+def change(model: Model, plan: Plan) -> Iterator[Plan]:
+    """Yield the plans that one possible change makes of a plan."""
+    for settings in moves(model, plan):
+        try:
+            changed = plan.changed(**settings)
+            check(model, changed)
+        except LayoutError:
+            continue
+        if changed != plan:
+            yield changed
+
+
+def describe(changed: Plan, plan: Plan) -> str:
+    """Return the options that make one plan of another, as they are typed."""
+    words = []
+    for field in fields(Plan):
+        value = getattr(changed, field.name)
+        if value != getattr(plan, field.name) and field.name != "data":
+            words.append(f"--{field.name.replace('_', '-')} {'' if value is True else value}")
+    return " ".join(" ".join(words).split())
+
+
+Judge = Callable[[Plan], Estimate]
+
+
+def nearest(model: Model, plan: Plan, judge: Judge, room: float) -> list[Plan]:
+    """Return the plans that fit after the fewest changes, cheapest changes first."""
+    front, seen = [plan], {plan}
+    for _ in range(DEEPEST):
+        reached = [changed for start in front for changed in change(model, start)]
+        front = [changed for changed in dict.fromkeys(reached) if changed not in seen]
+        seen.update(front)
+        if found := [changed for changed in front if judge(changed).verdict(room) == "fits"]:
+            return found[:SHOWN]
+    return []
+
+
+def parse_measured(text: str, model: Model, plan: Plan) -> tuple[Mapping[str, float], float]:
+    """Return the counted worst rank and the measured bytes of `41.3` or `tensor=4,…,gib=41.3`.
+
+    Raises:
+        LayoutError: a name or a number is impossible.
+    """
+    if "=" not in text:
+        text = f"gib={text}"
+    named = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        measured = float(named.pop("gib", "nan"))
+        settings: dict[str, Any] = {}
+        for name, value in named.items():
+            current = getattr(plan, name.replace("-", "_"))
+            kind = type(current)
+            settings[name.replace("-", "_")] = value == "true" if kind is bool else kind(value)
+    except (AttributeError, ValueError, TypeError):
+        measured = float("nan")
+    refuse((not 0 < measured < 1 << 20,
+            f"--measured {text!r}: write GIB, or NAME=VALUE,…,gib=GIB with the names of options, "
+            "as tensor=4,micro_batch=2,gib=41.3"))  # fmt: skip
+    share = settings.get("data", plan.data) * settings.get("micro_batch", plan.micro_batch)
+    settings.setdefault("global_batch", max(1, plan.global_batch // share) * share)
+    other = plan.changed(**settings)
+    check(model, other)
+    return worst_rank(model, other), measured * GIB
+
+
+def _numbers(options: Mapping[str, str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        for name, words in reversed(list(options.items())):
+            command = click.option(f"--{name}", type=int, help=words)(command)
+        return command
+
+    return add
+
+
+@click.command("fits")
+@click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
+@click.option("--program", required=True, type=click.Choice(list(PROGRAMS)),
+              help="What trains: it decides the bytes of a parameter.")  # fmt: skip
+@click.option("--config", type=click.Path(path_type=Path, exists=True),
+              help="A model's config.json; options go before it.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
+@_numbers(OF_MODEL)
+@click.option("--gated/--plain", default=None, help="The feed-forward network has a gate.")
+@click.option("--tied/--untied", default=None, help="The head uses the embedding's weight.")
+@click.option("--norm", help="layer or rms.")
+@click.option("--bias/--no-bias", default=None, help="Linears have one.")
+@click.option("--dropout", is_flag=True, default=None, help="Masks are kept.")
+@click.option("--ranks", type=int, default=8, show_default=True, help="Cards.")
+@click.option("--sequence", type=int, default=2048, show_default=True, help="Tokens.")
+@click.option("--global-batch", type=int, help="Sequences of a step; a full pipeline.")
+@_numbers(OF_PLAN)
+@click.option("--layers-of-stages", metavar="N,N,…", help="Layers of each stage, if unequal.")
+@click.option("--sequence-parallel", is_flag=True, default=None,
+              help="Tensor ranks share the tokens between linears.")  # fmt: skip
+@click.option("--recompute", help=f"{', '.join(RECOMPUTE)}.")
+@click.option("--attention", help=f"{' or '.join(ATTENTION)}.")
+@click.option("--measured", multiple=True, metavar="GIB",
+              help="GiB that this plan, or NAME=VALUE,…,gib=GIB, had on its fullest card; "
+              "may be repeated.")  # fmt: skip
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
+              show_default=True)  # fmt: skip
+def command(card: str, measured: tuple[str, ...], output_format: str, **named: Any) -> int:
+    """Say whether a layout fits in a card's memory.
+
+    Counts each rank's bytes by kind, and names what to change. Exit status 1 if they don't fit, or
+    if it is too close to say.
+    """
+    try:
+        refuse((card not in CARDS, f"--card {card!r} is unknown; choose {', '.join(CARDS)}"))
+        model, plan = _read(named)
+        own = [parse_measured(text, model, plan) for text in measured]
+    except LayoutError as fault:
+        raise click.UsageError(str(fault)) from None
+    room, stages = usable_bytes(card), memory.all_ranks(model, plan)
+
+    def judge(plan: Plan) -> Estimate:
+        return estimate(worst_rank(model, plan), own)
+
+    answer = judge(plan)
+    verdict = answer.verdict(room)
+    layouts = [] if verdict == "fits" else nearest(model, plan, judge, room)
+
+    def compare(changed: Plan) -> dict[str, Any]:
+        to = judge(changed)
+        return {"change": describe(changed, plan), "counted": to.counted, "likely": to.likely,
+                "high": to.high, "verdict": to.verdict(room)}  # fmt: skip
+
+    report = {
+        "verdict": verdict, "card": card, "room": room, "counted": answer.counted,
+        "likely": answer.likely, "low": answer.low, "high": answer.high, "own_runs": len(own),
+        "worst_stage": memory.worst(stages), "ranks": plan.ranks, "data": plan.data,
+        "stages": [
+            {"layers": sum(map(len, chunks)), "bytes": held}
+            for chunks, held in zip(layers_of_stages(model, plan), stages, strict=True)
+        ],
+        "next": [compare(changed) for changed in change(model, plan)],
+        "nearest": [compare(changed) for changed in layouts],
+    }  # fmt: skip
+    if output_format == "json":
+        from msgspec import json
+
+        click.echo(json.format(json.encode(report), indent=1).decode())
+    else:
+        _show(report)
+    return int(verdict != "fits")
+
+
+def _read(named: dict[str, Any]) -> tuple[Model, Plan]:
+    of_model = [*(name.replace("-", "_") for name in OF_MODEL), "gated", "tied", "norm", "bias",
+                "dropout"]  # fmt: skip
+    model = model_from(named["config"], named["ignore"], {name: named[name] for name in of_model})
+    asked: dict[str, Any] = dict(PROGRAMS[named["program"]])
+    of_plan = [*(name.replace("-", "_") for name in OF_PLAN), "sequence_parallel", "recompute",
+               "attention", "sequence", "global_batch"]  # fmt: skip
+    asked |= {name: named[name] for name in of_plan if named[name] is not None}
+    if layers := named["layers_of_stages"]:
+        refuse((not all(part.strip().isdigit() for part in layers.split(",")),
+                f"--layers-of-stages {layers!r}: write whole numbers, as 10,12,10"))  # fmt: skip
+        asked["layers"] = tuple(int(part) for part in layers.split(","))
+    axes = ("tensor", "stages", "context")
+    product, ranks = 1, named["ranks"]
+    for axis in axes:
+        refuse((asked.get(axis, 1) < 1, f"--{axis} {asked.get(axis)}: choose a number from 1"))
+        product *= asked.get(axis, 1)
+    refuse((ranks < 1 or ranks % product,
+            f"tensor × stages × context = {product} does not divide {ranks} ranks"))  # fmt: skip
+    asked["data"] = ranks // product
+    share = asked["data"] * asked.get("micro_batch", 1)
+    asked.setdefault("global_batch", max(1, share * asked.get("stages", 1)))
+    plan = Plan(**asked)
+    check(model, plan)
+    return model, plan
+
+
+def _show(report: Mapping[str, Any]) -> None:
+    from costlab.record.terminal import console, tabulate
+
+    say = console().print
+    room, colour = report["room"] / GIB, {"fits": "green", "does not fit": "red"}
+    verdict = report["verdict"]
+    say(f"[bold {colour.get(verdict, 'yellow')}]{verdict}[/]: {report['card']} has {room:.1f} GiB; "
+        f"the fullest rank needs {report['likely'] / GIB:.1f} GiB, between "
+        f"{report['low'] / GIB:.1f} and {report['high'] / GIB:.1f}")  # fmt: skip
+    source = f"{report['own_runs']} own runs" if report["own_runs"] else "published runs"
+    say(f"counted {report['counted'] / GIB:.1f} GiB; the rest is what {source} had in addition: "
+        "the driver, buffers of collectives, fragments\n")  # fmt: skip
+    rows = [
+        (f"{index}{' *' if index == report['worst_stage'] else ''}", str(stage["layers"]),
+         *(f"{stage['bytes'][kind] / GIB:.2f}" for kind in memory.KINDS),
+         f"{sum(stage['bytes'].values()) / GIB:.2f}")
+        for index, stage in enumerate(report["stages"])
+    ]  # fmt: skip
+    tabulate(("stage", "layers", *memory.KINDS, "GiB"), ">" * (len(memory.KINDS) + 3), rows)
+    _show_changes("\none change", report["next"])
+    if verdict != "fits":
+        if report["nearest"]:
+            _show_changes("\nnearest layouts that fit", report["nearest"])
+        else:
+            say(f"\nno {DEEPEST} changes make it fit: take more cards, or shorter sequences")
+
+
+def _show_changes(title: str, changes: Sequence[Mapping[str, Any]]) -> None:
+    from costlab.record.terminal import console, tabulate
+
+    if not changes:
+        return
+    console().print(title)
+    rows = [
+        (row["change"], f"{row['counted'] / GIB:.1f}", f"{row['high'] / GIB:.1f}",
+         row["verdict"])
+        for row in changes
+    ]  # fmt: skip
+    tabulate(("change", "counted", "at most", ""), "<>><", rows)

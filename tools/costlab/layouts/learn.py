@@ -1,0 +1,251 @@
+"""What published runs teach: the factors of a step's time, how wrong they are, what own runs add.
+
+A publication is left out whole: its rows are predicted from factors that it had no part in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from costlab.layouts.runs import Run, sources, timed
+from costlab.layouts.step_time import FACTORS, NAMES, Array, log_seconds, tabulate
+
+FITTED = Path(__file__).with_name("fitted.json")
+ROW = 0.1  # spread of one row about its prediction, in logarithms
+# Own runs: spread of a machine as a whole, of each factor on it, and of one run.
+MACHINE, FACTOR, OWN_ROW = 0.12, 0.2, 0.06
+OWN_RUNS = (0, 1, 2, 4, 8)
+DRAWS = 20  # of own runs from a source
+FEWEST = 12  # rows of a source from which own runs are drawn
+SWEPT = ("bloom-prequel", "vtrain-multi", "vtrain-single", "hagemann-2023")
+COVERAGE = 0.8
+_GUESS = np.log([guess for guess, _ in FACTORS.values()])
+_SPREAD = np.array([spread for _, spread in FACTORS.values()])
+
+
+class Fitted(msgspec.Struct):
+    """What predictions are made from.
+
+    Args:
+        logs: the logarithm of each factor.
+        interval: by own runs, how far 80 % of left-out rows are off, in logarithms.
+        rows, publications: what it was fitted to.
+    """
+
+    logs: dict[str, float]
+    interval: dict[int, float]
+    rows: int
+    publications: int
+
+    def values(self) -> Array:
+        """Return the logarithms in the order of NAMES."""
+        return np.array([self.logs[name] for name in NAMES])
+
+
+def load() -> Fitted:
+    """Return what was fitted to all published runs."""
+    return msgspec.json.decode(FITTED.read_bytes(), type=Fitted)
+
+
+def fit(work: Mapping[str, NDArray[Any]], measured: Array, weight: Array) -> Array:
+    """Return the factors' logarithms that fit rows best, held near the first guesses."""
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+    def miss(logs: Array) -> Array:
+        rows = weight * (log_seconds(work, logs) - measured) / ROW
+        return np.concatenate([rows, (logs - _GUESS) / _SPREAD])
+
+    return np.asarray(least_squares(miss, _GUESS, loss="soft_l1", max_nfev=60).x)
+
+
+def slopes(work: Mapping[str, NDArray[Any]], logs: Array, step: float = 1e-4) -> Array:
+    """Return how log seconds change with each factor's logarithm: rows by factors."""
+    base = log_seconds(work, logs)
+    return np.stack([log_seconds(work, logs + step * unit) - base for unit in np.eye(len(logs))],
+                    axis=1) / step  # fmt: skip
+
+
+def learn_own(slope: Array, missed: Array, unmeasured: Array) -> Array:
+    """Return what own runs take off the errors of other runs, in logarithms.
+
+    Args:
+        slope: of the own runs, from `slopes`.
+        missed: predicted less measured log seconds of the own runs.
+        unmeasured: slopes of the runs to correct.
+    """
+    measured, rest = (np.insert(rows, 0, 1, axis=1) for rows in (slope, unmeasured))
+    spread = np.r_[MACHINE, np.full(slope.shape[1], FACTOR)] ** 2
+    noise = OWN_ROW**2 * np.eye(len(measured))
+    covariance = measured * spread @ measured.T + noise
+    moved = spread * (measured.T @ np.linalg.solve(covariance, missed))
+    return np.asarray(rest @ moved)
+
+
+class Rows(msgspec.Struct):
+    """Published rows, each predicted without its publication."""
+
+    runs: list[Run]
+    missed: Array  # predicted less measured log seconds
+    slope: Array
+    source: NDArray[Any]
+    publication: NDArray[Any]
+
+
+def leave_out(runs: Sequence[Run] | None = None) -> tuple[Rows, Array]:
+    """Predict each publication from the others; return that, and the fit to all."""
+    runs = list(timed() if runs is None else runs)
+    where = sources()
+    source = np.array([run.source for run in runs])
+    publication = np.array([where[name]["publication"] for name in source])
+    work = tabulate(runs)
+    measured = np.log([run.seconds for run in runs])
+    weight = 2 * np.array([(publication == name).sum() for name in publication]) ** -0.5
+    missed, slope = np.zeros(len(runs)), np.zeros((len(runs), len(NAMES)))
+    for name in sorted(set(publication)):
+        out = publication == name
+        logs = fit(_pick(work, ~out), measured[~out], weight[~out])
+        missed[out] = log_seconds(_pick(work, out), logs) - measured[out]
+        slope[out] = slopes(_pick(work, out), logs)
+    return Rows(runs, missed, slope, source, publication), fit(work, measured, weight)
+
+
+def _pick(work: Mapping[str, NDArray[Any]], rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    return {name: values[rows] for name, values in work.items()}
+
+
+def with_own_runs(rows: Rows, count: int) -> dict[str, Array]:
+    """Return the errors that remain in each source when `count` of its runs are one's own."""
+    random = np.random.default_rng(0)
+    remain = {}
+    for name in sorted(set(rows.source)):
+        index = np.flatnonzero(rows.source == name)
+        if len(index) < FEWEST and count:
+            continue
+        errors = []
+        for _ in range(DRAWS if count else 1):
+            order = random.permutation(index)
+            drawn, rest = order[:count], order[count:]
+            example = rows.slope[drawn], rows.missed[drawn]
+            errors.append(rows.missed[rest] - learn_own(*example, rows.slope[rest]))
+        remain[name] = np.concatenate(errors)
+    return remain
+
+
+def widen(errors: Mapping[str, Array]) -> float:
+    """Return the half width, in logarithms, that holds 80 % of rows; each group counts alike."""
+    sizes = np.concatenate([np.abs(group) for group in errors.values()])
+    weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in errors.values()])
+    order = np.argsort(sizes)
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(sizes[order][np.searchsorted(share, COVERAGE)])
+
+
+def coverage(groups: Mapping[str, Array]) -> dict[str, float]:
+    """Return, for each group left out, the share of its rows in the interval of the others."""
+    return {
+        name: float(
+            np.mean(np.abs(errors) <= widen({k: v for k, v in groups.items() if k != name}))
+        )
+        for name, errors in groups.items()
+    }
+
+
+def regret(rows: Rows, source: str) -> tuple[int, float, float]:
+    """Return sweeps of a source, the mean cost of the layout ranked first, and that of chance.
+
+    A sweep is one model on one machine with one batch, in three layouts or more; what a choice
+    costs is the share by which it is slower than the fastest of them.
+    """
+    sweeps: dict[Any, list[tuple[float, float]]] = {}
+    for run, missed in zip(rows.runs, rows.missed, strict=True):
+        if run.source == source:
+            day = run.place[-5:] if source == "bloom-prequel" else ""  # its machine changed
+            model = (run.layers, run.hidden, run.heads, run.sequence)
+            key = (*model, run.global_batch, run.ranks, day)
+            sweeps.setdefault(key, []).append((run.seconds * float(np.exp(missed)), run.seconds))
+    costs = []
+    for sweep in sweeps.values():
+        if len(sweep) > 2:
+            best = min(seconds for _, seconds in sweep)
+            costs.append(
+                (min(sweep)[1] / best - 1, float(np.mean([s for _, s in sweep])) / best - 1)
+            )
+    chosen, chance = np.mean(costs, axis=0)
+    return len(costs), float(chosen), float(chance)
+
+
+class Score(msgspec.Struct):
+    """How wrong the predictions of some left-out rows are."""
+
+    name: str
+    rows: int
+    median: float
+    mean: float
+    covered: float  # share in the interval
+
+
+class Regret(msgspec.Struct):
+    """What the layout that is ranked first costs over the fastest, and a layout by chance."""
+
+    source: str
+    sweeps: int
+    chosen: float
+    chance: float
+
+
+class Scores(msgspec.Struct):
+    """All that the page of predictions shows."""
+
+    publications: list[Score]
+    rows: Score  # each row alike
+    sources: list[Score]
+    by_own_runs: dict[int, Score]  # by own runs, over sources: their mean
+    regret: list[Regret]
+
+
+def score() -> tuple[Fitted, Scores]:
+    """Leave each publication out, and fit to all: the constants, and how wrong they are."""
+    rows, logs = leave_out()
+    by = {name: rows.missed[rows.publication == name] for name in sorted(set(rows.publication))}
+    width, covered = {0: widen(by)}, coverage(by)
+    tables = {name: rows.missed[rows.source == name] for name in sorted(set(rows.source))}
+    covered_rows = sum(covered[name] * len(errors) for name, errors in by.items()) / len(rows.runs)
+    inside = {name: float(np.mean(np.abs(errors) <= width[0])) for name, errors in tables.items()}
+    by_own_runs = {}
+    for count in OWN_RUNS:
+        remain = {name: errors for name, errors in with_own_runs(rows, count).items()
+                  if len(tables[name]) >= FEWEST}  # fmt: skip
+        shares = coverage(remain)
+        width.setdefault(count, widen(remain))
+        by_own_runs[count] = _mean(str(count), [_score(name, errors, shares[name])
+                                        for name, errors in remain.items()])  # fmt: skip
+    return (
+        Fitted(dict(zip(NAMES, np.round(logs, 4).tolist(), strict=True)),
+               {count: round(value, 4) for count, value in width.items()},
+               len(rows.runs), len(by)),
+        Scores([_score(name, errors, covered[name]) for name, errors in by.items()],
+               _score("", rows.missed, covered_rows),
+               [_score(name, errors, inside[name]) for name, errors in tables.items()], by_own_runs,
+               [Regret(name, *regret(rows, name)) for name in SWEPT]),
+    )  # fmt: skip
+
+
+def _score(name: str, errors: Array, covered: float) -> Score:
+    off = np.abs(np.expm1(errors))
+    return Score(str(name), len(errors), float(np.median(off)), float(off.mean()), covered)
+
+
+def _mean(name: str, scores: Sequence[Score]) -> Score:
+    median, mean, covered = np.mean([(s.median, s.mean, s.covered) for s in scores], axis=0)
+    return Score(name, sum(s.rows for s in scores), float(median), float(mean), float(covered))
+
+
+def average(scores: Sequence[Score]) -> Score:
+    """Return the mean over publications, each of which counts alike."""
+    return _mean("", scores)

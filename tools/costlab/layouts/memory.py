@@ -1,0 +1,236 @@
+"""The bytes that each rank of a run holds, by kind; the worst rank is the one that decides.
+
+Weights, gradients, optimizer and saved activations are exact: tests hold them equal to what
+shardlab's, megatron-core's and transformers' models hold. Transient buffers are what the programs
+of the published runs need at least. What a stack adds to them is in `bias`.
+
+Every activation is a `Term` of shardlab's account; its letters are those of that account, and
+q, the columns of the queries; x, the width of the shared experts; y, that of an expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from costlab.layouts.model import Model, Plan, layers_of_stages
+from shardlab.proofs.formulas import memory as account
+from shardlab.proofs.formulas.memory import Term
+
+KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+STATISTICS = 4  # bytes of a row's sum in attention, a norm's mean or deviation
+ATTENTION = (
+    Term("norm-inputs", 2, "sbh", "sequence"),
+    Term("qkv-input", 1, "sbh", "sequence"),
+    Term("query", 1, "sbq"),
+    Term("key-value", 2, "sbg", "groups"),
+    Term("projection-input", 1, "sbq"),
+)
+FUSED = (Term("row-sums", 1, "sba", width=STATISTICS),)
+PLAIN = (
+    Term("fc1-input", 1, "sbh", "sequence"),
+    Term("gelu-input", 1, "sbf"),
+    Term("fc2-input", 1, "sbf"),
+)
+# An expert's rows are on the ranks that share the experts: its k rows a token, over expert-tensor.
+EXPERTS = (
+    Term("router-input", 1, "sbh", "sequence"),
+    Term("router-probabilities", 1, "sbe", "sequence", account.FULL),
+    Term("expert-rows", 1, "ksbh", "rows"),
+)
+# Megatron and shardlab multiply by the router's probability before fc2, so they keep both factors.
+PLAIN_EXPERT = (
+    Term("gelu-input", 1, "ksby", "expert"),
+    Term("unweighted", 1, "ksby", "expert"),
+    Term("fc2-input", 1, "ksby", "expert"),
+)
+GATED_EXPERT = (
+    Term("gate-and-up", 2, "ksby", "expert"),
+    Term("silu-of-gate", 1, "ksby", "expert"),
+    Term("unweighted", 1, "ksby", "expert"),
+    Term("fc2-input", 1, "ksby", "expert"),
+)
+TOKENS = Term("token-numbers", 1, "sb", "never", 8)
+# Of a gated layer's seven products, every second output is kept; and what attention returns.
+ALTERNATE = (
+    account.CHECKPOINT,
+    Term("query", 1, "sbq"),
+    Term("value", 1, "sbg", "groups"),
+    Term("projection-input", 1, "sbq"),
+    Term("gate", 1, "sbf"),
+    Term("fc2-output", 1, "sbh", "sequence"),
+)
+MASKS = (Term("dropout-masks", 2, "sbh", "sequence", account.MASK),)
+
+
+def letters(model: Model, plan: Plan) -> dict[str, float]:
+    """Return the size of each dimension, of the whole model and one micro-batch."""
+    return {
+        "s": plan.sequence / plan.context, "b": plan.micro_batch, "h": model.hidden,
+        "a": model.heads, "q": model.query, "g": model.key, "f": model.ffn,
+        "v": padded_words(model, plan), "k": model.top_k, "e": model.experts,
+        "x": model.shared_ffn, "y": model.expert_ffn,
+    }  # fmt: skip
+
+
+def padded_words(model: Model, plan: Plan) -> int:
+    """Return the words of the padded vocabulary, which the tensor ranks share equally."""
+    multiple = plan.pad * plan.tensor
+    return -(-model.vocabulary // multiple) * multiple
+
+
+def activation_bytes(terms: Sequence[Term], model: Model, plan: Plan) -> float:
+    """Return the bytes of some terms, of one layer and micro-batch."""
+    size = letters(model, plan)
+    shared = plan.tensor if plan.sequence_parallel else 1
+    # The ranks that share an expert all receive its rows, and each keeps its part of the columns.
+    cut: dict[str, float] = {
+        "always": plan.tensor, "sequence": shared, "never": 1, "expert": shared,
+        "groups": min(plan.tensor, model.kv_heads), "rows": shared / plan.expert_tensor,
+    }  # fmt: skip
+    return sum(
+        (term.width or plan.activation) * term.number * prod(size[letter] for letter in term.of)
+        / cut[term.cut] for term in terms
+    )  # fmt: skip
+
+
+def layer_terms(model: Model, plan: Plan, layer: int) -> tuple[list[Term], list[Term]]:
+    """Return what a layer keeps for backward, and what of it is the core of its attention."""
+    terms = [*ATTENTION, *(MASKS if model.dropout else ())]
+    core = list(FUSED)
+    if plan.attention == "unfused":  # it repeats the keys and values of each group
+        terms = [Term("key-value", 2, "sbq") if t.key == "key-value" else t for t in terms]
+        core = list(account.CORE if model.dropout else account.LLAMA_CORE)
+    if plan.gathered_inputs:
+        terms = [t._replace(cut="never") if t.key == "qkv-input" else t for t in terms]
+    if plan.unfused_norms:
+        terms.append(Term("norms-in-fp32", 2, "sbh", "sequence", account.FULL))
+    gated = account.GATED if model.gated else PLAIN
+    if plan.gathered_inputs:
+        gated = (gated[0]._replace(cut="never"), *gated[1:])
+    if not model.has_experts(layer):
+        return [*terms, *gated], core
+    terms += [*EXPERTS, *(GATED_EXPERT if model.gated else PLAIN_EXPERT)]
+    if model.shared_ffn:
+        shared = gated if model.gated else PLAIN
+        terms += [term._replace(of=term.of.replace("f", "x")) for term in shared[1:]]
+    return terms, core
+
+
+def layer_bytes(model: Model, plan: Plan, layer: int) -> tuple[float, float]:
+    """Return the bytes that a layer keeps for a micro-batch, and what backward makes again."""
+    terms, core = layer_terms(model, plan, layer)
+    whole = activation_bytes(terms, model, plan)
+    scores = activation_bytes(core, model, plan)
+    whole += 2 * norm_statistics(model, plan)
+    if plan.recompute in ("full", "alternate"):
+        terms = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
+        return activation_bytes(terms, model, plan), whole + scores
+    if plan.recompute == "selective" and plan.attention == "unfused":
+        return whole, scores
+    return whole + scores, 0
+
+
+def norm_statistics(model: Model, plan: Plan) -> float:
+    """Return the bytes that one norm keeps for each of its rows: a mean and a deviation."""
+    each = 2 if model.norm == "layer" else 1
+    return activation_bytes([Term("statistics", each, "sb", "sequence", STATISTICS)], model, plan)
+
+
+def layer_parameters(model: Model, plan: Plan, layer: int) -> tuple[int, int]:
+    """Return a rank's parameters of a layer: those that all data ranks share, and its experts'."""
+    h, t, up = model.hidden, plan.tensor, 1 + model.gated
+    columns = (model.query + 2 * model.key * t // min(t, model.kv_heads)) // t
+    dense = h * columns + model.query // t * h + 2 * h * (2 if model.norm == "layer" else 1)
+    dense += columns * (model.bias or model.qkv_bias) + h * model.bias
+    dense += 2 * model.head_size * model.qk_norm
+
+    def pair(width: int, ranks: int) -> int:
+        inner = width // ranks
+        return (up + 1) * h * inner + (up * inner + h) * model.bias
+
+    if not model.has_experts(layer):
+        return dense + pair(model.ffn, t), 0
+    dense += model.experts * (h + model.bias) + h * model.shared_gate
+    if model.shared_ffn:
+        dense += pair(model.shared_ffn, t)
+    return dense, model.experts // plan.expert * pair(model.expert_ffn, plan.expert_tensor)
+
+
+def parameters(model: Model, plan: Plan, stage: int) -> tuple[int, int]:
+    """Return a rank's parameters of a stage: those that all data ranks share, and its experts'."""
+    layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
+    counts = [layer_parameters(model, plan, layer) for layer in layers]
+    dense, experts = (sum(column) for column in zip(*counts, strict=True))
+    words = padded_words(model, plan) // plan.tensor * model.hidden
+    norm = model.hidden * (2 if model.norm == "layer" else 1)
+    last = stage == plan.stages - 1
+    if stage == 0:
+        dense += words + model.positions * model.hidden + norm * model.embedding_norm
+    if last:
+        dense += norm + words * (not model.tied or plan.stages > 1)
+    return dense, experts
+
+
+def live_pieces(plan: Plan, stage: int) -> float:
+    """Return how many micro-batches of a whole stage have activations alive at once."""
+    m, p, v, left = plan.micro_batches, plan.stages, plan.chunks, plan.stages - stage
+    if v == 1:
+        return min(m, left)
+    return min(m * v, 2 * (left - 1) + (v - 1) * min(m, p) + 1) / v
+
+
+def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
+    """Return the bytes that a rank of a stage holds, by kind."""
+    dense, experts = parameters(model, plan, stage)
+    replicas = plan.data * plan.context
+    copies = max(1, plan.tensor * replicas // (plan.expert * plan.expert_tensor))
+
+    def state(width: int, least: int) -> float:
+        shared = plan.zero >= least
+        return width * (dense / (replicas if shared else 1) + experts / (copies if shared else 1))
+
+    layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
+    saved, made = 0.0, 0.0
+    recomputed = len(layers) if plan.recompute_layers == 0 else plan.recompute_layers
+    for place, layer in enumerate(layers):
+        no = plan.changed(recompute="none") if place >= recomputed else plan
+        bytes_kept, again = layer_bytes(model, no, layer)
+        saved, made = saved + bytes_kept, max(made, again)
+    live = live_pieces(plan, stage)
+    first = [TOKENS, *(account.FIRST if model.dropout else ())]
+    once = activation_bytes(first, model, plan) * live if stage == 0 else 0.0
+    logits = buffers = 0.0
+    if stage == plan.stages - 1:
+        once += activation_bytes(account.LAST[:2], model, plan) + norm_statistics(model, plan)
+        # The loss also has the head's own output, and a gradient as wide as the logits.
+        kept = account.LAST[2]._replace(cut="never" if plan.whole_logits else "always")
+        logits = activation_bytes([kept._replace(width=plan.logits)], model, plan)
+        also = plan.activation + plan.logits * (1 + plan.eager_loss)
+        buffers = activation_bytes([kept._replace(width=also)], model, plan)
+    if plan.zero == 3:  # two gathered layers and one layer's gradients, or a whole stage's
+        largest = max(sum(layer_parameters(model, plan, layer)) for layer in layers)
+        gathered = largest * (2 * plan.activation + plan.gradient)
+        if plan.stages > 1:
+            gathered = (dense + experts) * (plan.activation + plan.gradient)
+        buffers = max(buffers, gathered) if plan.stages == 1 else buffers + gathered
+    if plan.stages > 1:  # an output and a gradient that are sent or received
+        buffers += 2 * activation_bytes([account.CHECKPOINT], model, plan)
+    return {
+        "weights": state(plan.weight, 3),
+        "gradients": state(plan.gradient, 2),
+        "optimizer": state(plan.optimizer, 1),
+        "activations": saved * live + made + once,
+        "logits": logits,
+        "buffers": buffers,
+    }
+
+
+def all_ranks(model: Model, plan: Plan) -> list[dict[str, float]]:
+    """Return the bytes of a rank of each stage; the ranks of a stage hold the same."""
+    return [rank_bytes(model, plan, stage) for stage in range(plan.stages)]
+
+
+def worst(stages: Sequence[dict[str, float]]) -> int:
+    """Return the stage whose ranks hold the most bytes."""
+    return max(range(len(stages)), key=lambda stage: sum(stages[stage].values()))

@@ -1,0 +1,163 @@
+"""What a stack holds beyond the counted bytes, as published runs and own runs show it.
+
+`plan_of` says which bytes each published program has for a parameter and a loss. `estimate` turns
+counted bytes into an interval, which own runs make narrower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costlab.layouts import memory, runs
+from costlab.layouts.model import LayoutError, Model, Plan, check
+from costlab.layouts.runs import Run
+
+GIB = 2.0**30
+JUDGED = ("bloom-prequel", "hagemann-2023")  # sources that publish runs out of memory
+# Published units, in bytes: nvidia-smi's MiB by the thousand; torch's GiB.
+UNITS = {"bloom-prequel": 1000 * 2.0**20, "torchtitan": GIB, "trainy": GIB}
+
+
+def uneven(run: Run) -> tuple[int, ...]:
+    """Return the layers of each stage, where the stages of a published run are unequal.
+
+    Raises:
+        LayoutError: no such cut leaves every stage a layer.
+    """
+    p, layers = run.stages, run.layers
+    if layers % p == 0:
+        return ()
+    if (layers + 2) % p == 0:  # the embedding and the head each count as a layer
+        each = (layers + 2) // p
+        return (each - 1, *(each,) * (p - 2), each - 1)
+    each = -(-layers // p)  # DeepSpeed gives the last stage what is left
+    if (last := layers - each * (p - 1)) < 1:
+        raise LayoutError(f"{layers} layers leave the last of {p} stages none")
+    return (*(each,) * (p - 1), last)
+
+
+def plan_of(run: Run) -> tuple[Model, Plan]:
+    """Return the model and plan of a published run.
+
+    Raises:
+        LayoutError: they are impossible as published.
+    """
+    bloom = run.source == "bloom-prequel"
+    stack = runs.STACKS[run.stack]
+    model = Model(
+        layers=run.layers, hidden=run.hidden, heads=run.heads, kv_heads=run.kv_heads,
+        head_size=run.head_size, ffn=run.ffn, vocabulary=run.vocabulary, gated=run.gated,
+        tied=bloom, norm="rms" if run.gated else "layer", bias=not run.gated,
+        embedding_norm=bloom, dropout=bloom,
+    )  # fmt: skip
+    state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
+    if bloom and run.dtype == "bf16":
+        state["gradient"] = 6  # summed in fp32 beside bf16
+    if run.zero == 3:  # FSDP: fp32 weights and gradients, two moments
+        state = {"weight": 4, "gradient": 4, "optimizer": 8}
+    recompute, habits = run.recompute, dict[str, Any]()
+    if run.stack.startswith("3d-"):  # Aleph Alpha's own code
+        habits = {"whole_logits": True, "eager_loss": True, "gathered_inputs": True,
+                  "unfused_norms": not stack.fused}  # fmt: skip
+    if run.zero == 3:
+        habits = {"eager_loss": True, "gathered_inputs": True}
+        recompute = "alternate" if recompute == "selective" else recompute
+    share = run.data * run.micro_batch
+    plan = Plan(
+        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
+        chunks=1 if (layers := uneven(run)) else run.chunks, micro_batch=run.micro_batch,
+        sequence=run.sequence, zero=run.zero,
+        global_batch=max(1, run.global_batch // share) * share, recompute=recompute,
+        sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=layers,
+        attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
+        pad=1 if run.zero == 3 else 128, **state, **habits,
+    )  # fmt: skip
+    check(model, plan)
+    return model, plan
+
+
+# What a rank holds is about CONTEXT + STATE × state + OTHER × the rest: the driver's and the
+# collectives' buffers, and what fragmentation adds. Each guess has a spread; RESIDUAL is that of a
+# run about its stack's own values, and BOUNDS are counted bytes' multiples without an own run.
+GUESS, SPREAD, RESIDUAL = (4 * GIB, 1.05, 1.1), (3 * GIB, 0.2, 0.3), 0.08
+BOUNDS = (1.0, 1.6)  # no published run out of memory is below 1/1.59 of its card
+DEVIATIONS = 3  # of an interval's half, in standard deviations
+STATE = ("weights", "gradients", "optimizer")
+USABLE = 0.99  # of a card's nominal GiB
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The bytes that a run needs: the likely number, and its interval."""
+
+    counted: float
+    likely: float
+    low: float
+    high: float
+
+    def verdict(self, room: float) -> str:
+        """Return "fits", "does not fit" or "too close to say" for a card with so many bytes."""
+        if self.high <= room:
+            return "fits"
+        return "does not fit" if self.low > room else "too close to say"
+
+
+def estimate(
+    held: Mapping[str, float], own: Sequence[tuple[Mapping[str, float], float]] = ()
+) -> Estimate:
+    """Return what a rank needs, from what is counted and from own runs.
+
+    Args:
+        held: a rank's bytes by kind.
+        own: of each own run, its worst rank's bytes by kind, and the bytes that were measured.
+
+    """
+    row, counted = _split(held), sum(held.values())
+    precision = np.diag(1 / np.array(SPREAD) ** 2)
+    target = precision @ np.array(GUESS)
+    for rank, measured in own:
+        relative = _split(rank) / measured / RESIDUAL
+        precision = precision + np.outer(relative, relative)
+        target = target + relative / RESIDUAL
+    likely = float(row @ np.linalg.solve(precision, target))
+    if not own:
+        return Estimate(counted, likely, BOUNDS[0] * counted, BOUNDS[1] * counted)
+    variance = float(row @ np.linalg.solve(precision, row)) + (RESIDUAL * likely) ** 2
+    half = DEVIATIONS * math.sqrt(variance)
+    return Estimate(counted, likely, likely - half, likely + half)
+
+
+def _split(held: Mapping[str, float]) -> NDArray[np.float64]:
+    state = sum(held[kind] for kind in STATE)
+    return np.array([1.0, state, sum(held.values()) - state])
+
+
+def worst_rank(model: Model, plan: Plan) -> dict[str, float]:
+    """Return the bytes by kind of the rank that holds most."""
+    stages = memory.all_ranks(model, plan)
+    return stages[memory.worst(stages)]
+
+
+def usable_bytes(card: str) -> float:
+    """Return the bytes that programs may use on a card, by its name in facts.toml."""
+    return runs.CARDS[card].gb * GIB * USABLE
+
+
+def published_ranks() -> list[tuple[Run, dict[str, float], float]]:
+    """Return runs whose memory was published, or that had too little: worst rank, and bytes."""
+    rows = []
+    for run in runs.published():
+        if run.experts or not (run.gb or run.source in JUDGED):
+            continue
+        try:
+            held = worst_rank(*plan_of(run))
+        except LayoutError:
+            continue
+        rows.append((run, held, run.gb * UNITS.get(run.source, GIB)))
+    return rows

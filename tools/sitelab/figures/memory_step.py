@@ -1,0 +1,225 @@
+"""The figure of a rank's memory over two steps: what each forward adds and each backward frees.
+
+The bytes are those of `shardlab.proofs.formulas.memory`, the order and the times those of stage 0
+of shardlab's 1F1B. Adam's moments exist from the first update on. Gradients appear during the first
+backward of a step; they are freed after the update or kept, as Megatron keeps its buffer.
+"""
+
+from dataclasses import replace
+from functools import cache
+from math import ceil, floor, log10
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shardlab.pipeline.action import Forward
+from shardlab.pipeline.schedule import by_name
+from shardlab.proofs.formulas import memory
+from shardlab.proofs.schedules.timeline import simulate
+from sitelab.figures import quantities
+from sitelab.figures.embed import Figure, make_control, render_template
+from sitelab.figures.memory import KINDS, MODELS
+
+NAMES = ("tutor", "22B", "Llama 3 8B", "175B")
+MICRO_BATCHES = (1, 2, 4, 8, 16)
+INITIAL = ("22B", 2, "selective", False)  # model, micro-batches, recomputation, keeps gradients
+MOMENTS = 8  # bytes of a parameter: two numbers in fp32
+BACKWARD = {"none": 2, "selective": 2, "full": 3}  # how long, in forwards
+UPDATE = 1.0  # how long the optimizer is drawn, in forwards
+STACKED = ("weight", "optimizer", "gradient", "activation")  # from below
+HEADROOM = 1.08  # for what is written above a peak
+
+
+class Bytes(NamedTuple):
+    """What a rank holds: always, from the first update on, at the end of backward, …
+
+    Attributes:
+        weight: of the weights.
+        master: of the optimizer's own copy of the weights, which is there from the start.
+        moments: of Adam's moments.
+        gradient: of all gradients.
+        kept: activations that a forward of one micro-batch leaves for its backward.
+        recomputed: activations of one layer, which backward makes again.
+    """
+
+    weight: float
+    master: float
+    moments: float
+    gradient: float
+    kept: float
+    recomputed: float
+
+
+class Span(NamedTuple):
+    """What runs: F or B of a micro-batch, or U, the update; from `start` to `end` of a step."""
+
+    kind: str
+    microbatch: int
+    start: float
+    end: float
+
+
+class Point(NamedTuple):
+    """The bytes of each kind, in the order of `KINDS`, at one time."""
+
+    time: float
+    bytes: tuple[float, float, float, float]
+
+
+def count_bytes(name: str, recompute: str) -> Bytes:
+    """Return the bytes of a model's rank on stage 0."""
+    model, plan = MODELS[name]
+    plan = replace(plan, recompute=recompute, micro_batches=1)
+    weight, gradient, optimizer, activation = (memory.total(model, plan, kind) for kind in KINDS)
+    moments = optimizer * MOMENTS / memory.RECIPES[plan.recipe].optimizer
+    lines = memory.account(model, plan)
+    again = sum(line.bytes for line in lines if line.key == "recomputed")
+    return Bytes(weight, optimizer - moments, moments, gradient, activation - again, again)
+
+
+@cache
+def list_spans(stages: int, micro_batches: int, backward: int) -> list[Span]:
+    """Return what stage 0 runs in a step of 1F1B, and the update."""
+    schedule = by_name("1f1b", stages, micro_batches)
+    spans = [
+        Span(
+            "F" if isinstance(ran.action, Forward) else "B",
+            ran.action.microbatch,
+            ran.start,
+            ran.end,
+        )
+        for ran in simulate(schedule, backward=backward)[0]
+    ]
+    return [*spans, Span("U", 0, spans[-1].end, spans[-1].end + UPDATE)]
+
+
+def trace(parts: Bytes, spans: list[Span], keeps: bool) -> list[tuple[Span, list[Point]]]:
+    """Return the spans of both steps, each with the memory before it, at its ends and after it.
+
+    Within a span, memory changes in straight lines.
+    """
+    traced = []
+    kept, moments, gradient = 0.0, 0.0, parts.gradient if keeps else 0.0
+
+    def take(time: float, extra: float = 0) -> Point:
+        return Point(time, (parts.weight, gradient, parts.master + moments, kept + extra))
+
+    for begin in (0.0, spans[-1].end):
+        for kind, microbatch, start, end in spans:
+            again = parts.recomputed if kind == "B" else 0
+            points = [take(begin + start)]
+            moments = parts.moments if kind == "U" else moments
+            points.append(take(begin + start, again))
+            kept += {"F": parts.kept, "B": -parts.kept, "U": 0}[kind]
+            gradient = parts.gradient if kind == "B" else gradient
+            points += [take(begin + end, again), take(begin + end)]
+            traced.append((Span(kind, microbatch, begin + start, begin + end), points))
+        gradient = parts.gradient if keeps else 0.0
+    return traced
+
+
+def find_peak(points: list[Point]) -> Point:
+    """Return the first point at which most is held."""
+    return max(points, key=lambda point: round(sum(point.bytes)))
+
+
+def make_trace(
+    name: str, micro_batches: int, recompute: str, keeps: bool
+) -> list[tuple[Span, list[Point]]]:
+    """Return the memory of a model under the figure's settings."""
+    spans = list_spans(MODELS[name][1].stages, micro_batches, BACKWARD[recompute])
+    return trace(count_bytes(name, recompute), spans, keeps)
+
+
+def choose_axis(most: float) -> list[float]:
+    """Return the ticks of an axis with room for `most`: three to five steps of 1, 2 or 5."""
+    power = 10.0 ** floor(log10(most / 4))
+    step = next(factor * power for factor in (1, 2, 5, 10) if most * HEADROOM / factor / power <= 5)
+    return [step * number for number in range(ceil(most * HEADROOM / step) + 1)]
+
+
+def describe_span(span: Span, peak: Point, words: dict[str, str]) -> str:
+    """Return a sentence about a span: what runs, and the most that is held meanwhile."""
+    values = dict(zip(KINDS, map(quantities.format_bytes, peak.bytes), strict=True))
+    return words[f"during-{span.kind}"].format(
+        number=span.microbatch, whole=quantities.format_bytes(sum(peak.bytes)), **values
+    )
+
+
+def answer(traced: list[tuple[Span, list[Point]]], account: float) -> dict[str, str]:
+    """Return the peaks of both steps, and the sum of theory 8's account."""
+    half = len(traced) // 2
+    peaks = [
+        find_peak([point for _, points in spans for point in points])
+        for spans in (traced[:half], traced[half:])
+    ]
+    bytes_by_key = {"first": sum(peaks[0].bytes), "second": sum(peaks[1].bytes), "account": account}
+    return {key: quantities.format_bytes(value) for key, value in bytes_by_key.items()}
+
+
+def count_account(name: str, micro_batches: int, recompute: str) -> float:
+    """Return the sum of theory 8's account, which adds the most of every kind."""
+    model, plan = MODELS[name]
+    return memory.total(model, replace(plan, recompute=recompute, micro_batches=micro_batches))
+
+
+def make_figure(words: dict[str, str], root: Path) -> Figure:
+    """Return two steps of one model, and the data for the others."""
+    traced = make_trace(*INITIAL)
+    every = [point for _, points in traced for point in points]
+    peak = find_peak(every)
+    moment = next(number for number, (_, points) in enumerate(traced) if peak in points)
+    ticks = choose_axis(sum(peak.bytes))
+    half, end = len(traced) // 2, traced[-1][0].end
+    steps = [[p for _, ps in part for p in ps] for part in (traced[:half], traced[half:])]
+    html = render_template(
+        "memory-step", words, spans=[span for span, _ in traced], end=end, ticks=ticks,
+        areas={kind: draw_area(every, kind, end, ticks[-1]) for kind in STACKED},
+        peaks=[sum(find_peak(points).bytes) for points in steps], now=peak.time,
+        sums=dict(zip(KINDS, peak.bytes, strict=True)), size=quantities.format_bytes,
+        tick=_format_tick, values=answer(traced, count_account(*INITIAL[:3])),
+        text=describe_span(traced[moment][0], peak, words),
+    )  # fmt: skip
+    return Figure(html, _collect_data(moment, words))
+
+
+def draw_area(points: list[Point], kind: str, end: float, top: float) -> str:
+    """Return the outline of a kind's area, which lies on those of the kinds before it."""
+    below = [KINDS.index(name) for name in STACKED[: STACKED.index(kind)]]
+    place = KINDS.index(kind)
+    lows = [(point.time, sum(point.bytes[index] for index in below)) for point in points]
+    highs = [(t, low + p.bytes[place]) for (t, low), p in zip(lows, points, strict=True)]
+    corners = [*highs, *reversed(lows)]
+    return " ".join(f"{100 * t / end:.3f},{100 - 100 * y / top:.3f}" for t, y in corners)
+
+
+def _format_tick(number: float) -> str:
+    return quantities.format_bytes(number).replace(".00", "").replace(".0", "")
+
+
+def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:
+    name, micro_batches, recompute, keeps = INITIAL
+    names = [(model, words.get(f"model-{model}", model)) for model in NAMES]
+    options = [(option, words[f"recompute-{option}"]) for option in memory.RECOMPUTE]
+    counts = [(count, str(count)) for count in MICRO_BATCHES]
+    return {
+        "stages": {model: MODELS[model][1].stages for model in NAMES},
+        "bytes": {
+            f"{model}/{option}": count_bytes(model, option)._asdict()
+            for model in NAMES
+            for option in memory.RECOMPUTE
+        },
+        "backward": BACKWARD,
+        "spans": {
+            f"{stages}/{count}/{backward}": list_spans(stages, count, backward)
+            for stages in {MODELS[model][1].stages for model in NAMES}
+            for count in MICRO_BATCHES
+            for backward in set(BACKWARD.values())
+        },
+        "moment": moment,
+        "controls": [
+            make_control("choice", "model", words, name, options=names),
+            make_control("slider", "microBatches", words, micro_batches, options=counts),
+            make_control("choice", "recompute", words, recompute, options=options),
+            make_control("tick", "keeps", words, keeps),
+        ],
+    }
