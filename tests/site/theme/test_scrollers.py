@@ -42,6 +42,12 @@ def test_a_telephone_shows_the_narrow_drawing_of_each_plot(
     assert all(right <= 390 and 0 < width < 400 for right, width in pictures)
 
 
+def test_claims_fit_the_narrowest_telephone(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 320, "height": 640})
+    page = reader.read(RESULTS.replace("RESULTS", "CLAIMS"))
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+
+
 def test_an_edge_fades_while_there_is_more_beyond_it(open_reader: OpenReader) -> None:
     reader = open_reader(viewport={"width": 390, "height": 844})
     page = reader.read("theory/03-sharded-data-parallelism/")
