@@ -13,7 +13,7 @@ from sitelab.citations.live_citations import link_citations, make_mark
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.diagrams import embed_drawings
 from sitelab.drawing.formulas import draw_formulas
-from sitelab.drawing.inline_figures import FOLDER, embed_pictures
+from sitelab.drawing.inline_figures import FOLDER, embed_pictures, offer_narrow_plots
 from sitelab.figures.embed import embed_figures
 from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
@@ -102,6 +102,8 @@ class Contents:
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
         embed_drawings(page, language)
         hide_from_search(page)
+        if source.judged:
+            offer_narrow_plots(page)
         faults = [
             Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")
             for name in embed_pictures(page, root / "docs", language)

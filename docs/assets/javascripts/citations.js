@@ -8,7 +8,6 @@
   const DELAY = 150; // milliseconds: a pointer that only passes opens nothing
   const MARGIN = 12; // pixels between a card and the window's edges
   const GAP = 4; // pixels between a card and its link
-  const LEAST = 96; // pixels of height that a card has in the lowest of windows
   const answers = new Map();
   let card = null;
   let owner = null;
@@ -97,14 +96,14 @@
   // Below the link, or above it where there is more room; never larger than that room.
   function place(link) {
     const view = visible();
-    const at = link.getClientRects()[0] || link.getBoundingClientRect();
+    const at = link.getBoundingClientRect();
     const below = view.bottom - at.bottom - GAP;
     const above = at.top - GAP - view.top;
     const maxWidth = `${view.right - view.left}px`;
     card.style.cssText = MEASURED;
     card.style.maxWidth = maxWidth;
     const over = below < card.offsetHeight && above > below;
-    card.style.maxHeight = `min(26rem, 70vh, ${Math.max(LEAST, over ? above : below)}px)`;
+    card.style.maxHeight = `min(26rem, 70vh, ${Math.max(0, over ? above : below)}px)`;
     const maxHeight = card.style.maxHeight;
     const { offsetWidth: width, offsetHeight: height } = card;
     card.style.cssText = EMPTY;

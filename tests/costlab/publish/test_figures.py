@@ -35,7 +35,12 @@ def draw_figures(folder: Path) -> dict[str, str]:
 
 def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(tmp_path: Path) -> None:
     drawings = draw_figures(tmp_path)
-    stems = [f"{stem}{language}" for stem in figures.FIGURES for language in ("", "-es")]
+    stems = [
+        f"{stem}{language}{narrow}"
+        for stem in figures.FIGURES
+        for language in ("", "-es")
+        for narrow in ("", "-narrow")
+    ]
     assert set(drawings) == {f"{stem}-{s}.svg" for stem in stems for s in ("light", "dark")}
     for name, text in drawings.items():
         paper = LIGHT.paper if name.endswith("-light.svg") else DARK.paper
@@ -69,9 +74,9 @@ def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
 
 
 def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Path) -> None:
-    assert len(draw_figures(tmp_path)) == 16
+    assert len(draw_figures(tmp_path)) == 32
     written = figures.write(result(*make_step(128, "gloo", 0.8)), tmp_path)
-    assert len(written) == 4 and all(path.name.startswith("speed-up-") for path in written)
+    assert len(written) == 8 and all(path.name.startswith("speed-up-") for path in written)
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(
         path.name for path in written
     )
@@ -79,7 +84,7 @@ def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Pa
 
 def test_one_link_and_one_size_are_enough_to_draw(tmp_path: Path) -> None:
     point = make_points()[0]
-    assert len(figures.write(result(point), tmp_path)) == 4
+    assert len(figures.write(result(point), tmp_path)) == 8
 
 
 def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() -> None:

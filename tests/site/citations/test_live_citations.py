@@ -66,10 +66,12 @@ def test_the_screen_has_file_and_lines_and_the_title_the_whole_path(
 ) -> None:
     html = link(f"<code>{TEXT}</code>", CITED, tmp_path, language)
     assert f'title="megatron/core/a.py, {lines}"' in html
-    name = '<span class="citation-folders">megatron/core/</span>a.py:2–3'
+    folders = '<span class="citation-folders">megatron/core/</span>'
+    name = f'<span class="citation-file">{folders}a.py:</span>2–3'
     assert f"<code>{name}</code>" in html
     package = msgspec.structs.replace(CITED, path="torch/fsdp/__init__.py", last=2)
-    assert "</span>fsdp/__init__.py:2</code>" in link(f"<code>{TEXT}</code>", package, tmp_path)
+    html = link(f"<code>{TEXT}</code>", package, tmp_path)
+    assert "</span>fsdp/__init__.py:</span>2</code>" in html
 
 
 def test_three_lines_either_way_stand_around_the_cited_ones() -> None:

@@ -1,7 +1,7 @@
 """Turns a page's citations into permalinks, each with a card if the cited text is in the store.
 
-On the screen a citation shows its file and its lines, `layers.py:134–143`. The whole path is in its
-title, in its card and on paper.
+On the screen a citation in a sentence is a chip of its lines, `134–143`; in a table it shows its
+file too. The whole path is in its title, in its card and on paper.
 """
 
 from hashlib import sha256
@@ -101,11 +101,11 @@ def _render_link(citation: ResolvedCitation, language: str, card_url: str, mark:
 
 
 def _render_name(citation: ResolvedCitation) -> str:
-    """Return a citation as the site writes it; its folders are shown only on paper."""
+    """Return a citation as the site writes it; a style shows its file or its folders."""
     *folders, file = make_visible(citation.path).split("/")
     if file == "__init__.py" and folders:  # says nothing without its package
         file = f"{folders.pop()}/{file}"
     lines = f"{citation.first}" + (f"–{citation.last}" if citation.last != citation.first else "")
     above = "".join(f"{folder}/" for folder in folders)
     hidden = f'<span class="citation-folders">{escape(above)}</span>' if above else ""
-    return f"{hidden}{escape(file)}:{lines}"
+    return f'<span class="citation-file">{hidden}{escape(file)}:</span>{lines}'

@@ -1,6 +1,7 @@
 """Writes the workbook's own SVG figures into the page, so that they follow the page's palette.
 
 A picture that the browser loads by itself doesn't know the palette that a reader chose.
+The bench's plots stay pictures, of which a telephone gets the narrow drawing.
 `allowed_html` allows no SVG in a page; these are added after it, only from docs/assets/figures/.
 """
 
@@ -14,6 +15,21 @@ from sitelab.pages.tree import Element
 
 FOLDER = "assets/figures"
 _SOURCE = re.compile(rf".*{FOLDER}/([\w-]+)(?:\.es)?\.svg")
+
+_PLOT = re.compile(r"(.*figures/[\w-]+)-(light|dark)\.svg#gh-\2-mode-only")
+
+
+def offer_narrow_plots(page: Element) -> None:
+    """Let a telephone load the narrow drawing of each of the bench's plots."""
+
+    def offer(image: Element) -> list[Element | str] | None:
+        match = image.tag == "img" and _PLOT.fullmatch(image.attributes.get("src", ""))
+        if not match:
+            return None
+        narrow = {"media": "(max-width: 44.98em)", "srcset": f"{match[1]}-narrow-{match[2]}.svg"}
+        return [Element("picture", {}, [Element("source", narrow), image])]
+
+    page.replace(offer)
 
 
 def embed_pictures(page: Element, docs: Path, language: str) -> list[str]:

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 from markupsafe import Markup
 
-VOID = {"br", "col", "hr", "img"}
+VOID = {"br", "col", "hr", "img", "source"}
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ So each kind has lanes of its own, as many as it takes that none lies over anoth
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from costlab.publish.figures.plotting import Shade, Word, on, rows
+from costlab.publish.figures.plotting import Shade, Word, on, rows, width_factor
 from costlab.record.attribution import attribute
 from costlab.record.result import Metric
 
@@ -92,7 +92,7 @@ def _bar(axes: Any, shade: Shade, span: Bar, place: float, length: float) -> Non
     colour, soft = shade.parts[COLORS[kind(span)]]
     start, width = span.start * 1e3, span.length * 1e3
     axes.barh(place, width, left=start, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
-    label = _label(span, span.length / length)
+    label = _label(span, span.length / length / width_factor(axes))
     axes.text(start + width / 2, place, label, ha="center", va="center", fontsize=8.5)
 
 

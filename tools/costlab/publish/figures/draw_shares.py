@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from costlab.publish.figures.plotting import Shade, Word, on, rows
+from costlab.publish.figures.plotting import Shade, Word, on, rows, width_factor
 from costlab.record.attribution import attribute
 from costlab.record.names import Wanted
 from costlab.record.result import Metric
@@ -11,7 +11,7 @@ from costlab.record.result import Metric
 _SHARE: Wanted = {"topic": "tp", "what": "share", "code": "shardlab", "link": "gloo", "ranks": 0}
 PARTS = ("matmul", "launch", "latency", "volume", "other")
 COLORS = ("own", "slate", "ochre", "sent", "rest")
-LETTERS = 0.06  # of a step: a smaller part has no room for its number
+LETTERS = 0.06  # of a step, on a desk: a smaller part has no room for its number
 
 
 def shares(metrics: Mapping[str, Metric]) -> dict[int, dict[str, Metric]]:
@@ -37,7 +37,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
                 edgecolor=shade.parts[color][0], linewidth=1.1,
                 label=word(f"share-{part}") if place == 0 else None,
             )  # fmt: skip
-            if width >= LETTERS:
+            if width >= LETTERS * width_factor(axes):
                 axes.text(
                     bottom + width / 2, place, f"{width:.0%}".replace("%", " %"),
                     ha="center", va="center", fontsize=9,

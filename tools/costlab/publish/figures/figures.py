@@ -4,6 +4,8 @@ all-reduce   time against size, over each link, with the pieces of its fit and t
 speed-up     two ranks, and one process' threads, against one thread, by hidden size
 shares       where a step of two tensor-parallel ranks goes, by hidden size
 overlap      one fully sharded step: what rank 0 computes, and what it communicates meanwhile
+
+Each is drawn twice, for a desk and, `-narrow`, for a telephone; the site shows the one that fits.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +15,12 @@ from typing import Any, NamedTuple
 
 from costlab.publish import page
 from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_shares, draw_speedup
-from costlab.publish.figures.plotting import SHADES, Shade, Word, figure, svg
+from costlab.publish.figures.plotting import SHADES, WIDE, Shade, Word, figure, make_narrow, svg
 from costlab.record.result import Metric, Result
 from costlab.record.words import texts
 
 FOLDER = "figures"
+WIDTHS = {"": WIDE, "-narrow": 3.6}  # inches, by the suffix of the file's name
 Metrics = Mapping[str, Metric]
 
 
@@ -45,10 +48,10 @@ def write(result: Result, lab: Path) -> list[Path]:
     """
     metrics = result.metrics()
     written = []
-    for stem, drawing in FIGURES.items():
-        for language, shade in product(page.LANGUAGES, SHADES):
-            path = lab / FOLDER / f"{named(stem, language)}-{shade.name}.svg"
-            drawn = _drawn(stem, drawing, shade, metrics, language)
+    for stem in FIGURES:
+        for language, shade, suffix in product(page.LANGUAGES, SHADES, WIDTHS):
+            path = lab / FOLDER / f"{named(stem, language)}{suffix}-{shade.name}.svg"
+            drawn = _drawn(stem, shade, metrics, language, WIDTHS[suffix])
             if drawn:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(drawn, "utf-8")
@@ -69,8 +72,11 @@ def translator(language: str) -> Word:
     return lambda name: translations[name].of(language) if name in translations else name
 
 
-def _drawn(stem: str, drawing: Drawing, shade: Shade, metrics: Metrics, language: str) -> str:
+def _drawn(stem: str, shade: Shade, metrics: Metrics, language: str, width: float) -> str:
     """Return a figure's SVG, or nothing where the result lacks what it shows."""
-    with figure(shade, width=7.2, height=drawing.height) as (canvas, axes):
+    drawing = FIGURES[stem]
+    with figure(shade, width=width, height=drawing.height) as (canvas, axes):
         drawn = drawing.draw(axes, shade, metrics, translator(language))
+        if drawn and width < WIDE:
+            make_narrow(axes)
         return svg(canvas, texts("alternatives")[stem].of(language)) if drawn else ""

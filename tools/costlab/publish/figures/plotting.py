@@ -18,6 +18,7 @@ from costlab.record.result import Metric
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WIDE = 7.2  # inches: of a figure on a desk
 _FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _FONT = re.compile(r"(font(?:-family)?: ?[^;\"]*?)'DejaVu Sans'[^;\"]*")
 
@@ -63,6 +64,8 @@ DARK = Shade(
      "ochre": ("#e6c34a", "#524719"), "rest": ("#8a93a0", "#1f2129")},
 )  # fmt: skip
 SHADES = (LIGHT, DARK)
+SHORT = 16  # letters: two such names of a legend stand side by side in a narrow figure
+MARKED = 5  # places on a narrow figure's logarithmic axis
 
 
 @contextmanager
@@ -120,6 +123,28 @@ def rows(axes: Any, places: Sequence[float], names: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
+
+
+def width_factor(axes: Any) -> float:
+    """Return how much more of its axes' width a letter takes than in a figure for a desk."""
+    return WIDE / float(axes.figure.get_figwidth())
+
+
+def make_narrow(axes: Any) -> None:
+    """Put the legend above the axes, where a narrow figure has room for it; mark fewer places."""
+    legend = axes.get_legend()
+    names = [text.get_text() for text in legend.get_texts()]
+    plotted = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    handles = [plotted.get(*pair) for pair in zip(names, legend.legend_handles, strict=True)]
+    columns = 1 if max(map(len, names)) > SHORT else 2
+    axes.legend(
+        handles, names, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, fontsize=9
+    )
+    ticks = axes.get_xticks()
+    if axes.get_xscale() == "log" and len(ticks) > MARKED:
+        axes.set_xticks(ticks[::-2])
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_size(9.5)
 
 
 def on(device: str, word: Word) -> str:

@@ -1,0 +1,56 @@
+"""At a desk only code is cut, on a telephone no picture, and an edge says that there is more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.site.reader import OpenReader
+
+RESULTS = "experiments/35-allreduce-costs/RESULTS/"
+PAGES = [
+    "theory/03-sharded-data-parallelism/",
+    *(
+        pytest.param(address, marks=pytest.mark.ci)
+        for address in ("theory/04-pipelines-and-the-grid/", "reference/kernels/", f"es/{RESULTS}")
+    ),
+]
+# Blocks that may be cut at a desk: code that is as wide as what it was printed for.
+LISTED = "pre > code"
+CUT = """listed => [...document.querySelectorAll(".md-content *")].filter(element =>
+  ["auto", "scroll"].includes(getComputedStyle(element).overflowX) && element.checkVisibility()
+  && element.scrollWidth > element.clientWidth + 1 && !element.matches(listed))
+  .map(element => element.textContent.trim().slice(0, 40))"""
+PICTURES = """all => all.filter(picture => picture.checkVisibility())
+  .map(picture => [picture.getBoundingClientRect().right, picture.naturalWidth])"""
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_on_a_desk_nothing_but_code_is_cut(open_reader: OpenReader, address: str) -> None:
+    reader = open_reader(viewport={"width": 1440, "height": 900})
+    assert reader.read(address).evaluate(CUT, LISTED) == []
+    assert reader.page.evaluate("document.documentElement.scrollWidth") <= 1440
+
+
+@pytest.mark.parametrize("home", ["", pytest.param("es/", marks=pytest.mark.ci)])
+def test_a_telephone_shows_the_narrow_drawing_of_each_plot(
+    open_reader: OpenReader, home: str
+) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
+    page = reader.read(f"{home}{RESULTS}")
+    pictures = page.locator(".md-content img").evaluate_all(PICTURES)
+    assert len(pictures) == 4
+    assert all(right <= 390 and 0 < width < 400 for right, width in pictures)
+
+
+def test_claims_fit_the_narrowest_telephone(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 320, "height": 640})
+    page = reader.read(RESULTS.replace("RESULTS", "CLAIMS"))
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+def test_an_edge_fades_while_there_is_more_beyond_it(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
+    page = reader.read("theory/03-sharded-data-parallelism/")
+    table = page.locator(".md-typeset__scrollwrap[data-more=end]").first
+    table.evaluate("table => { table.setAttribute('data-this', ''); table.scrollLeft = 1e6; }")
+    reader.until("() => document.querySelector('[data-this]').dataset.more === 'start'")
