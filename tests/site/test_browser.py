@@ -95,9 +95,13 @@ def test_search_finds_a_word_in_its_own_language(
     browser: Any, searched: str, language: str, word: str
 ) -> None:
     reader = Reader(browser, searched, viewport={"width": 1440, "height": 900})
+    fetched: list[str] = []
+    reader.page.on("request", lambda request: fetched.append(request.url))
     reader.read(language)
+    reader.page.wait_for_timeout(500)
+    assert not [url for url in fetched if "search_index" in url]  # most of a page's weight
     addresses = reader.search(word)
-    assert addresses
+    assert addresses and len([url for url in fetched if "search_index" in url]) == 1
     for address in addresses:
         assert address.startswith(searched + language), address
         assert language or not address.startswith(searched + "es/"), address
