@@ -1,5 +1,6 @@
 """Embeds figures: replaces each mark in a page by a picture and the data for its script."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from sitelab.rendering import load_words, render
 
 SCRIPTS = "assets/javascripts/figures"
 _MARK = "figure-"
+_BELOW = re.compile(r'(<\w+ class="[^"]*play-below)')  # what stands below the controls
 
 
 class Figure(NamedTuple):
@@ -74,7 +76,12 @@ def embed_figures(
             return None
         words = load_words(language)["controls"] | load_words(language)[name]
         figure, scripts = makers[name](words, root), get_relative_url(f"{SCRIPTS}/", url)
-        values = {"name": name, "picture": figure.html, "data": figure.data, "scripts": scripts}
+        place = render("controls", words, data=figure.data) if figure.data else ""
+        before, below, after = _BELOW.split(figure.html, 1) if _BELOW.search(figure.html) else (
+            figure.html, "", ""
+        )  # fmt: skip
+        picture = before + place + below + after
+        values = {"name": name, "picture": picture, "data": figure.data, "scripts": scripts}
         return [render("figure", words, **values)]
 
     page.replace(replace_mark)

@@ -4,8 +4,8 @@ mkdocs writes one index for the whole site, and Material's search looks for it b
 a page names. So the index is split, and Spanish pages name the Spanish part of the site as base.
 
 A page fetches it when its reader begins to search, so it holds only words that readers search for:
-no diagram's source, no output of commands, no numbers of tables, and only the first sentences of an
-API entry.
+no source of a diagram that mermaid draws, no output of commands, no numbers of tables, and only the
+first sentences of an API entry.
 
 What teaches comes first: pages have weights, and the keywords (`tags`) of a page, which the search
 puts above all titles, belong to the page and not to each of its sections.

@@ -213,8 +213,8 @@
         say(words[done ? "shared" : "in-address"]);
       });
       panel.append(element("p", { className: "play-share" }, share));
-      // Below what changes, so that a telephone shows both.
-      figure.querySelector(".play-below, figcaption").before(panel, note);
+      // Below what changes, so that a telephone shows both; the page has kept the room.
+      figure.querySelector(".play-place").replaceWith(panel, note);
       figure.dataset.plays = "";
       begin();
       return { change, panel };
