@@ -76,11 +76,9 @@ def embed_figures(
             return None
         words = load_words(language)["controls"] | load_words(language)[name]
         figure, scripts = makers[name](words, root), get_relative_url(f"{SCRIPTS}/", url)
-        place = render("controls", words, data=figure.data) if figure.data else ""
-        before, below, after = _BELOW.split(figure.html, 1) if _BELOW.search(figure.html) else (
-            figure.html, "", ""
-        )  # fmt: skip
-        picture = before + place + below + after
+        place = str(render("controls", words, data=figure.data)) if figure.data else ""
+        above, below, rest = (*_BELOW.split(str(figure.html), 1), "", "")[:3]
+        picture = above + place + below + rest
         values = {"name": name, "picture": picture, "data": figure.data, "scripts": scripts}
         return [render("figure", words, **values)]
 
