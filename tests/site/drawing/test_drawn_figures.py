@@ -16,7 +16,7 @@ PAGES = {"": 1, "experiments/35-allreduce-costs/RESULTS/": 4}
 SHOWN = """() => [...document.querySelectorAll(".md-content img")]
   .filter(image => image.offsetParent)
   .map(image => ({
-    address: image.src,
+    address: image.currentSrc || image.src,
     width: image.getBoundingClientRect().width,
     reached: image.parentElement.scrollWidth <= image.parentElement.clientWidth
       || image.parentElement.tabIndex === 0,

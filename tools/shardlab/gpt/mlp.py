@@ -73,5 +73,7 @@ class MLP(nn.Module):
         if not self.gated:
             return gelu(x_SBf)
         # One copy apart: operations on every other feature would each take twice as long.
-        pair_2SBf: Tensor = x_SBf.view(*x_SBf.shape[:-1], -1, 2).movedim(-1, 0).contiguous()
+        pair_2SBf: Tensor = (
+            x_SBf.view(*x_SBf.shape[:-1], x_SBf.shape[-1] // 2, 2).movedim(-1, 0).contiguous()
+        )
         return silu(pair_2SBf[0]) * pair_2SBf[1]
