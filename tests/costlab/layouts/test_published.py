@@ -8,7 +8,7 @@ from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Scores
 from pages.runs import predictions
 
-SMALL = {"Korthikanti et al.", "Megatron-LM", "Narayanan et al.", "torchtitan"}
+SMALL = {"Korthikanti et al.", "Megatron-LM", "torchtitan"}
 
 
 def test_each_published_run_has_its_source_and_a_time_or_no_memory() -> None:
