@@ -39,7 +39,6 @@ class Source(NamedTuple):
         citations: what the page cites, by the text of the citation.
         cards: its recall cards, in order.
         judged: whether the bench writes the page, so that it may mark verdicts and measured rows.
-        files: the state of the files that a page's figures show (`newest_change`), or 0.
     """
 
     html: str
@@ -48,13 +47,6 @@ class Source(NamedTuple):
     citations: dict[str, ResolvedCitation]
     cards: Sequence[Card]
     judged: bool
-    files: int = 0
-
-
-def newest_change(root: Path) -> int:
-    """Return when a file that figures show was last written: a drawing or a result."""
-    shown = chain((root / "docs").glob("[am]*/**/*"), (root / "experiments").glob("*/results/*"))
-    return max((file.stat().st_mtime_ns for file in shown), default=0)
 
 
 class Fault(NamedTuple):
@@ -92,10 +84,18 @@ class Contents:
     def __init__(self) -> None:
         self._formulas = Formulas()
         self._cache: PageCache[Content] = PageCache()
+        self._newest_change = 0
+
+    def begin_build(self, root: Path) -> None:
+        """Note when a file that figures show was last written: a drawing or a result."""
+        folders = ((root / "docs").glob("[am]*/**/*"), (root / "experiments").glob("*/results/*"))
+        times = (file.stat().st_mtime_ns for file in chain(*folders))
+        self._newest_change = max(times, default=0)
 
     def get(self, source: Source, root: Path) -> Content:
         """Return a page's content; `root` is the repository's folder."""
-        return self._cache.get_or_make(source.url, source, lambda: self._make(source, root))
+        key = source, self._newest_change if "figure" in source.html else 0
+        return self._cache.get_or_make(source.url, key, lambda: self._make(source, root))
 
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url

@@ -25,7 +25,7 @@ from notelab.recall.cards import Card
 from sitelab import plain_tree
 from sitelab.citations import live_citations, resolved
 from sitelab.citations.resolved import ResolvedCitation
-from sitelab.contents import Contents, Source, newest_change
+from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, rebuild_cache, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
@@ -44,7 +44,6 @@ _contents = Contents()
 _todays_cards = recall_cards.TodaysCards()
 _wayfinding = Wayfinding()
 _full_outputs: dict[str, str] = {}
-_figure_files = [0]
 _waiting: list[local_server.WaitingServer] = []
 
 
@@ -116,7 +115,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
-    _figure_files[0] = newest_change(_root(config))
+    _contents.begin_build(_root(config))
     session = resolved.open_offline_session()
     _citations.clear()
     _citations.update(resolved.resolve_citations(_root(config), session))
@@ -176,7 +175,6 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         citations=_citations.get(file, {}),
         cards=_cards.get(file, []),
         judged=is_bench_page(uri),
-        files=_figure_files[0] if "figure" in html else 0,
     )
     content = _contents.get(source, root)
     for fault in content.faults:
