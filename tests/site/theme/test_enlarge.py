@@ -27,8 +27,8 @@ def test_a_picture_is_enlarged_and_closed(open_reader: OpenReader, address: str)
     assert small and large
     assert large["width"] * large["height"] > small["width"] * small["height"]
     page.keyboard.press("Escape")
-    assert page.locator("dialog").count() == 0
+    page.locator("dialog").wait_for(state="detached")  # `close` arrives after the key
     assert picture.evaluate("picture => picture === document.activeElement")
     picture.click()
     page.locator("dialog.enlarged").click(position={"x": 5, "y": 5})
-    assert page.locator("dialog").count() == 0
+    page.locator("dialog").wait_for(state="detached")
