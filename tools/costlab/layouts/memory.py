@@ -60,6 +60,12 @@ ALTERNATE = (
     Term("gate", 1, "sbf"),
     Term("fc2-output", 1, "sbh", "sequence"),
 )
+# Backward through a feed-forward network on tensor ranks: the gradient of its output, gathered,
+# and those of its input from both products; and of what is inside.
+BACKWARD = (
+    Term("gathered-gradients", 3, "sbh", "never"),
+    Term("inner-gradients", 3, "sbf"),
+)
 MASKS = (Term("dropout-masks", 2, "sbh", "sequence", account.MASK),)
 
 
@@ -125,6 +131,8 @@ def layer_bytes(model: Model, plan: Plan, layer: int) -> tuple[float, float]:
     whole += 2 * norm_statistics(model, plan)
     if plan.recompute in ("full", "alternate"):
         terms = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
+        if plan.compiled:
+            terms = [term for term in terms if term.key != "fc2-output"]
         return activation_bytes(terms, model, plan), whole + scores
     if plan.recompute == "selective" and plan.attention == "unfused":
         return whole, scores
@@ -180,6 +188,24 @@ def live_pieces(plan: Plan, stage: int) -> float:
     return min(m * v, 2 * (left - 1) + (v - 1) * min(m, p) + 1) / v
 
 
+def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]:
+    """Return what FSDP has gathered during the loss, and during a layer's backward."""
+    layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
+    counts = [sum(layer_parameters(model, plan, layer)) for layer in layers]
+    outside = sum(parameters(model, plan, stage)) - sum(counts)
+    if plan.stages > 1:  # a stage stays gathered, and its gradients until the last micro-batch
+        # With no more micro-batches than stages, a chunk has all of its backward before the next.
+        alive = plan.chunks if plan.micro_batches <= plan.stages else 1
+        every = sum(counts) * plan.gathered + outside * plan.activation
+        every += (sum(counts) + outside) * plan.gradient / alive
+        return every, every
+    # The embedding and the head stay gathered; so does the last layer. Then come two layers,
+    # and gradients: the head's, and a layer's as it was computed and as it is reduced.
+    root, layer = outside * plan.activation, max(counts)
+    backward = layer * (2 * plan.gathered + plan.activation + plan.gradient)
+    return root + layer * plan.gathered, 1.5 * root + backward
+
+
 def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
     """Return the bytes that a rank of a stage holds, by kind."""
     dense, experts = parameters(model, plan, stage)
@@ -200,27 +226,40 @@ def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
     live = live_pieces(plan, stage)
     first = [TOKENS, *(account.FIRST if model.dropout else ())]
     once = activation_bytes(first, model, plan) * live if stage == 0 else 0.0
-    logits = buffers = 0.0
+    logits = loss = 0.0
+    message = activation_bytes([account.CHECKPOINT], model, plan)
+    held = 2 * message * (plan.stages > 1)  # an output and a gradient that are sent or received
     if stage == plan.stages - 1:
-        once += activation_bytes(account.LAST[:2], model, plan) + norm_statistics(model, plan)
+        last = list(account.LAST[:2])
+        if plan.gathered_inputs:
+            last[1] = last[1]._replace(cut="never")
+        once += activation_bytes(last, model, plan) + norm_statistics(model, plan)
         # The loss also has the head's own output, and a gradient as wide as the logits.
         kept = account.LAST[2]._replace(cut="never" if plan.whole_logits else "always")
         logits = activation_bytes([kept._replace(width=plan.logits)], model, plan)
-        also = plan.activation + plan.logits * (1 + plan.eager_loss)
-        buffers = activation_bytes([kept._replace(width=also)], model, plan)
-    if plan.zero == 3:  # two gathered layers and one layer's gradients, or a whole stage's
-        largest = max(sum(layer_parameters(model, plan, layer)) for layer in layers)
-        gathered = largest * (2 * plan.activation + plan.gradient)
-        if plan.stages > 1:
-            gathered = (dense + experts) * (plan.activation + plan.gradient)
-        buffers = max(buffers, gathered) if plan.stages == 1 else buffers + gathered
-    if plan.stages > 1:  # an output and a gradient that are sent or received
-        buffers += 2 * activation_bytes([account.CHECKPOINT], model, plan)
+        output = activation_bytes([kept._replace(width=plan.activation)], model, plan)
+        # torch's loss over tensor ranks has one more copy than its eager loss.
+        more = plan.zero == 3 and plan.tensor > 1 < plan.loss_copies
+        loss = output + (plan.loss_copies + more) * logits
+    if plan.zero == 3:
+        gathered, backward = _gathered_bytes(model, plan, stage)
+        loss += gathered
+        made += backward + activation_bytes(BACKWARD, model, plan)
+        if plan.context > 1:  # torch gathers the keys and values of all context ranks
+            both = [Term("key-value", 2 * plan.context, "sbq")]
+            made += activation_bytes(both, model, plan)
+        if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
+            held = message * (plan.micro_batches + live)
+            if stage == plan.stages - 1:  # and keeps the outputs of all
+                held += (plan.micro_batches - 1) * output
+    # The loss and the layer that runs again come one after the other. FSDP's programs have
+    # expandable segments, so one uses what the other had; runs of others needed their sum.
+    buffers = held + (max(loss, made - logits) if plan.zero == 3 else loss + made)
     return {
         "weights": state(plan.weight, 3),
         "gradients": state(plan.gradient, 2),
         "optimizer": state(plan.optimizer, 1),
-        "activations": saved * live + made + once,
+        "activations": saved * live + once,
         "logits": logits,
         "buffers": buffers,
     }
