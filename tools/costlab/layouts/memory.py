@@ -61,6 +61,12 @@ ALTERNATE = (
     Term("gate", 1, "sbf"),
     Term("fc2-output", 1, "sbh", "sequence"),
 )
+# Backward through a feed-forward network on tensor ranks: the gradient of its output, gathered,
+# and those of its input from both products; and of what is inside.
+BACKWARD = (
+    Term("gathered-gradients", 3, "sbh", "never"),
+    Term("inner-gradients", 3, "sbf"),
+)
 MASKS = (Term("dropout-masks", 2, "sbh", "sequence", account.MASK),)
 
 
@@ -126,6 +132,8 @@ def kept_terms(model: Model, plan: Plan, has_experts: bool) -> tuple[list[Term],
     terms, core = layer_terms(model, plan, has_experts)
     if plan.recompute in ("full", "alternate"):
         kept = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
+        if plan.compiled:
+            kept = [term for term in kept if term.key != "fc2-output"]
         return kept, [*terms, *core]
     if plan.recompute == "selective" and plan.attention == "unfused":
         return terms, core
@@ -181,6 +189,24 @@ def live_pieces(plan: Plan, stage: int) -> float:
     return min(m * v, 2 * (left - 1) + (v - 1) * min(m, p) + 1) / v
 
 
+def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]:
+    """Return what FSDP has gathered during the loss, and during a layer's backward."""
+    layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
+    counts = [sum(layer_parameters(model, plan, layer)) for layer in layers]
+    outside = sum(parameters(model, plan, stage)) - sum(counts)
+    if plan.stages > 1:  # a stage stays gathered, and its gradients until the last micro-batch
+        # With no more micro-batches than stages, a chunk has all of its backward before the next.
+        alive = plan.chunks if plan.micro_batches <= plan.stages else 1
+        every = sum(counts) * plan.gathered + outside * plan.activation
+        every += (sum(counts) + outside) * plan.gradient / alive
+        return every, every
+    # The embedding and the head stay gathered; so does the last layer. Then come two layers,
+    # and gradients: the head's, and a layer's as it was computed and as it is reduced.
+    root, layer = outside * plan.activation, max(counts)
+    backward = layer * (2 * plan.gathered + plan.activation + plan.gradient)
+    return root + layer * plan.gathered, 1.5 * root + backward
+
+
 def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
     """Return the bytes that a rank of a stage holds, by kind and by what holds them."""
     dense, experts = parameters(model, plan, stage)
@@ -209,30 +235,44 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
         for term in kept:
             add("activations", term, live * number)
         made = max(made, sum(term_bytes(term, model, plan) for term in made_again))
-    lines["activations", "recomputed"] = made
     if stage == 0:
         for term in (TOKENS, *(account.FIRST if model.dropout else ())):
             add("activations", term, live if plan.chunks == 1 else first)
+    logits = loss = 0.0
+    message = term_bytes(account.CHECKPOINT, model, plan)
+    sent = 2 * message * (plan.stages > 1)  # an output and a gradient that are sent or received
     if stage == plan.stages - 1:
-        for term in (*account.LAST[:2], norm_statistics("final-norm-statistics", 1, model)):
+        norm_input, head_input, scores = account.LAST
+        if plan.gathered_inputs:
+            head_input = head_input._replace(cut="never")
+        for term in (norm_input, head_input, norm_statistics("final-norm-statistics", 1, model)):
             add("activations", term)
         # The loss also has the head's own output, and a gradient as wide as the logits.
-        logits = account.LAST[2]._replace(cut="never" if plan.whole_logits else "always")
-        add("logits", logits._replace(width=plan.logits))
-        also = plan.activation + plan.logits * (1 + plan.eager_loss)
-        add("buffers", logits._replace(key="of-loss", width=also))
-    if plan.zero == 3:  # two gathered layers and one layer's gradients, or a whole stage's
-        largest = max(sum(layer_parameters(model, plan, layer)) for layer in layers)
-        gathered = largest * (2 * plan.activation + plan.gradient)
-        if plan.stages > 1:
-            gathered = (dense + experts) * (plan.activation + plan.gradient)
-        elif lines["buffers", "of-loss"] > gathered:  # the loss is over when layers are gathered
-            gathered = 0
+        scores = scores._replace(cut="never" if plan.whole_logits else "always", width=plan.logits)
+        add("logits", scores)
+        logits = lines["logits", "logits"]
+        output = logits * plan.activation / plan.logits
+        # torch's loss over tensor ranks has one more copy than its eager loss.
+        more = plan.zero == 3 and plan.tensor > 1 < plan.loss_copies
+        loss = output + (plan.loss_copies + more) * logits
+    if plan.zero == 3:
+        gathered, backward = _gathered_bytes(model, plan, stage)
+        loss += gathered
+        made += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
+        if plan.context > 1:  # torch gathers the keys and values of all context ranks
+            made += term_bytes(Term("key-value", 2 * plan.context, "sbq"), model, plan)
+        if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
+            sent = message * (plan.micro_batches + live)
+            if stage == plan.stages - 1:  # and keeps the outputs of all
+                sent += (plan.micro_batches - 1) * output
+        # The loss and the layer that runs again come one after the other. FSDP's programs have
+        # expandable segments, so one uses what the other had; runs of others needed their sum.
+        if loss > made - logits:
+            made = 0.0
         else:
-            lines["buffers", "of-loss"] = 0
-        lines["buffers", "gathered"] = gathered
-    if plan.stages > 1:  # an output and a gradient that are sent or received
-        add("buffers", account.CHECKPOINT._replace(key="sent"), 2)
+            loss, made = 0.0, made - logits
+    lines["buffers", "of-loss"], lines["buffers", "of-backward"] = loss, made
+    lines["buffers", "sent"] = sent
     return lines
 
 
