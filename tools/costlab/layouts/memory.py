@@ -197,7 +197,7 @@ def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]
     if plan.stages > 1:  # a stage stays gathered, and its gradients until the last micro-batch
         # With no more micro-batches than stages, a chunk has all of its backward before the next.
         alive = plan.chunks if plan.micro_batches <= plan.stages else 1
-        every = sum(counts) * plan.gathered + outside * plan.activation
+        every: float = sum(counts) * plan.gathered + outside * plan.activation
         every += (sum(counts) + outside) * plan.gradient / alive
         return every, every
     # The embedding and the head stay gathered; so does the last layer. Then come two layers,
@@ -207,8 +207,30 @@ def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]
     return root + layer * plan.gathered, 1.5 * root + backward
 
 
-def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
-    """Return the bytes that a rank of a stage holds, by kind and by what holds them."""
+def _fsdp_buffers(
+    model: Model, plan: Plan, stage: int, *, loss: float, made: float, logits: float
+) -> tuple[float, float, float]:
+    """Return what FSDP's loss and backward need in addition, and what it sends or receives."""
+    output = logits * plan.activation / plan.logits
+    gathered, backward = _gathered_bytes(model, plan, stage)
+    # torch's loss over tensor ranks has one more copy than its eager loss.
+    loss += gathered + logits * (plan.tensor > 1 < plan.loss_copies)
+    made += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
+    if plan.context > 1:  # torch gathers the keys and values of all context ranks
+        made += term_bytes(Term("key-value", 2 * plan.context, "sbq"), model, plan)
+    sent = 0.0
+    if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
+        message = term_bytes(account.CHECKPOINT, model, plan)
+        sent = message * (plan.micro_batches + live_pieces(plan, stage))
+        sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
+    # The loss and the layer that runs again come one after the other. FSDP's programs have
+    # expandable segments, so one uses what the other had; runs of others needed their sum.
+    if loss > made - logits:
+        return loss, 0.0, sent
+    return 0.0, made - logits, sent
+
+
+def _state_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
     dense, experts = parameters(model, plan, stage)
     replicas = plan.data * plan.context
     copies = max(1, plan.tensor * replicas // (plan.expert * plan.expert_tensor))
@@ -218,6 +240,12 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
         shared = plan.zero >= least
         lines[kind, "shared"] = width * dense / (replicas if shared else 1)
         lines[kind, "experts"] = width * experts / (copies if shared else 1)
+    return lines
+
+
+def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
+    """Return the bytes that a rank of a stage holds, by kind and by what holds them."""
+    lines = _state_lines(model, plan, stage)
 
     def add(kind: str, term: Term, times: float = 1) -> None:
         key = (kind, term.key)
@@ -239,8 +267,6 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
         for term in (TOKENS, *(account.FIRST if model.dropout else ())):
             add("activations", term, live if plan.chunks == 1 else first)
     logits = loss = 0.0
-    message = term_bytes(account.CHECKPOINT, model, plan)
-    sent = 2 * message * (plan.stages > 1)  # an output and a gradient that are sent or received
     if stage == plan.stages - 1:
         norm_input, head_input, scores = account.LAST
         if plan.gathered_inputs:
@@ -251,26 +277,11 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
         scores = scores._replace(cut="never" if plan.whole_logits else "always", width=plan.logits)
         add("logits", scores)
         logits = lines["logits", "logits"]
-        output = logits * plan.activation / plan.logits
-        # torch's loss over tensor ranks has one more copy than its eager loss.
-        more = plan.zero == 3 and plan.tensor > 1 < plan.loss_copies
-        loss = output + (plan.loss_copies + more) * logits
+        loss = logits * (plan.activation / plan.logits + plan.loss_copies)
+    # An output and a gradient are sent or received.
+    sent = 2 * term_bytes(account.CHECKPOINT, model, plan) * (plan.stages > 1)
     if plan.zero == 3:
-        gathered, backward = _gathered_bytes(model, plan, stage)
-        loss += gathered
-        made += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
-        if plan.context > 1:  # torch gathers the keys and values of all context ranks
-            made += term_bytes(Term("key-value", 2 * plan.context, "sbq"), model, plan)
-        if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
-            sent = message * (plan.micro_batches + live)
-            if stage == plan.stages - 1:  # and keeps the outputs of all
-                sent += (plan.micro_batches - 1) * output
-        # The loss and the layer that runs again come one after the other. FSDP's programs have
-        # expandable segments, so one uses what the other had; runs of others needed their sum.
-        if loss > made - logits:
-            made = 0.0
-        else:
-            loss, made = 0.0, made - logits
+        loss, made, sent = _fsdp_buffers(model, plan, stage, loss=loss, made=made, logits=logits)
     lines["buffers", "of-loss"], lines["buffers", "of-backward"] = loss, made
     lines["buffers", "sent"] = sent
     return lines
