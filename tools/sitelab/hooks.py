@@ -5,12 +5,12 @@ no installed plugin, which a clone would know only after another installation.
 """
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
+import msgspec
 from jinja2 import Environment, FileSystemBytecodeCache
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
@@ -49,11 +49,39 @@ def _language(config: MkDocsConfig) -> str:
     return str(config.theme["language"])
 
 
+class Options(msgspec.Struct, forbid_unknown_fields=True):
+    """What mkdocs.yml sets in `extra.sitelab`.
+
+    Attributes:
+        edit: the address to which an edit link appends a file's path; None asks the clone's origin.
+        plain: the folder into which the plain tree is written, if any.
+        serve: the language that `mkdocs serve` builds, or None for both.
+    """
+
+    edit: str | None = None
+    plain: str | None = None
+    serve: Literal["en", "es"] | None = "en"
+
+
+def read_options(config: MkDocsConfig) -> Options:
+    """Return the options of the site.
+
+    Raises:
+        Abort: an option has an unknown name or a value of another type.
+    """
+    try:
+        return msgspec.convert(config.extra.get("sitelab", {}), Options)
+    except msgspec.ValidationError as error:
+        names = ", ".join(Options.__struct_fields__)
+        raise Abort(f"mkdocs.yml, extra.sitelab: {error}; its options are {names}") from None
+
+
 class Site:
     """The site: its events in mkdocs's names, and what stays from build to build."""
 
     def __init__(self) -> None:
         """Begin without pages."""
+        self._options = Options()
         self._tree = PageTree()
         self._cache = RebuildCache()
         self._contents = Contents()
@@ -72,12 +100,12 @@ class Site:
 
     @event_priority(200)
     def _answer_at_once(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Serve one language unless both are asked for, and a waiting page until it is built."""
+        """Read the options; serve the language that they name, and a page until it is built."""
+        self._options = read_options(config)
         if not self._tree.served:
             return config
         plugin: Any = config.plugins["i18n"]
-        only = os.environ.get("SHARDBOOK_ONLY", "en")
-        plugin.config.build_only_locale = only or None
+        plugin.config.build_only_locale = only = self._options.serve
         if not self._tree.folder.exists():  # the first build
             host, port = config.dev_addr
             try:
@@ -191,11 +219,11 @@ class Site:
         root, language = _root(config), _language(config)
         if page.is_homepage or page.url == "es/":  # the front page's menu is the tabs
             page.meta["hide"] = ["navigation", "toc"]
-        if plain := os.environ.get("SHARDBOOK_PLAIN"):  # its references are resolved by now
+        if plain := self._options.plain:  # its references are resolved by now
             plain_tree.write_page(Path(plain), language, page, page.content or "")
             if page.is_homepage or page.url == "es/":
                 plain_tree.write_settings(Path(plain), language, config, nav)
-        base = edit_links.find_base(root, str(config.extra.get("edit") or ""))
+        base = edit_links.find_base(root, self._options.edit or "")
         page.edit_url = base and base + quote(page.file.src_uri)
         return context | {
             "home": "" if language == "en" else f"{language}/",
@@ -222,7 +250,7 @@ class Site:
         """Fill the pages of cards and split the search index, once all languages are built."""
         self._todays_cards.fill()
         search_index.split_index(Path(config.site_dir), "es")
-        if plain := os.environ.get("SHARDBOOK_PLAIN"):
+        if plain := self._options.plain:
             for language in config.plugins["i18n"].all_languages:  # type: ignore[attr-defined]
                 plain_tree.write_files(Path(plain), language, Path(config.site_dir))
 
