@@ -368,6 +368,7 @@ def test_windows_line_ends_survive_a_rewrite(book: Path) -> None:
     assert data.count(b"\r\n") == data.count(b"\n") and b"`ring.py:12`" in data
 
 
+@pytest.mark.ci
 def test_twenty_thousand_links_are_read(book: Path) -> None:
     links = "".join(f"- `build_frame` [here](ring.py#L{16 + n % 3})\n" for n in range(20_000))
     (book / "src/notes.md").write_text(f"# A\n\n{links}")
