@@ -302,7 +302,8 @@ def test_of_tags_that_fit_alike_the_version_that_the_notes_name_is_taken(notes: 
         commit_all(notes.code, tag)
         git(notes.code, "tag", tag)
     text = NOTE.format(**{name: row + 5 for name, row in OLD.items()})
-    notes.write(f"{text}\nOf version 1.2.3.\n")
-    done = notes.adopt()
+    (notes.book / "docs/index.md").write_text("The notes read version 1.2.3.\n")
+    notes.write(text)
+    done = notes.adopt("docs/index.md", "--mirror", f"code={notes.code}")
     assert "the notes read release-1.2.3: 4 of 4" in done.stdout
     assert "the notes name this one" in done.stdout

@@ -179,12 +179,13 @@ def _find_sources(
         name = names.get(repository) or _name_of(repository, [s.name for s in sources])
         sources.append(_pin_by_links(name, url, commits, clones))
     date = _date_of(notes[-1].path, root)
+    text = "\n".join(line for note in notes for line in note.lines)
     named = {source.name for source in sources}
     for name in dict.fromkeys([*urls, *clones]):
         if name in named:
             continue
         url = urls.get(name) or _origin(name, clones[name])
-        source = _pin_by_names(name, url, plain, clones, date)
+        source = _pin_by_names(name, url, plain, clones, date, text=text)
         if url.startswith(_NO_ADDRESS):
             remark = f"  {name}'s clone has no remote `origin`; in lab.toml, replace {url}"
             source.remarks.append(remark)
@@ -221,8 +222,10 @@ def _pin_by_names(
     plain: list[tuple[_Note, Candidate]],
     clones: dict[str, Path],
     date: str,
+    *,
+    text: str,
 ) -> _Source:
-    """Return a source at the commit at which most citations have the names near them."""
+    """Return a source at the commit at which most citations fit; `text` may name one of several."""
     check_url(url)
     git = open_clone(clones[name]) if name in clones else None
     if git is None and name in clones:
@@ -242,7 +245,6 @@ def _pin_by_names(
             hint="is it the right repository? Else write the pin yourself: `shardbook new`",
         )
     alike = [each for each in ranked if each.score == best.score]
-    text = "\n".join(line for note in {id(n): n for n, _ in plain}.values() for line in note.lines)
     best = next((each for each in alike if _is_named(each, text)), best)
     alike.remove(best)
     runner_up = next((each for each in ranked if each.score < best.score), None)
