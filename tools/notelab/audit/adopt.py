@@ -245,10 +245,14 @@ def _pin_by_names(
             hint="is it the right repository? Else write the pin yourself: `shardbook new`",
         )
     alike = [each for each in ranked if each.score == best.score]
-    best = next((each for each in alike if _is_named(each, text)), best)
+    best = next((each for each in alike if _find_name(each, text)), best)
     alike.remove(best)
+    named = _find_name(best, text)
+    tag = named if named in best.tags else next(iter(best.tags), "")
     runner_up = next((each for each in ranked if each.score < best.score), None)
-    remark = f"{name}: the notes read {best}: {best.fitting} of {len(readings)} citations fit"
+    remark = (
+        f"{name}: the notes read {tag or best}: {best.fitting} of {len(readings)} citations fit"
+    )
     if runner_up and runner_up.fitting == best.fitting:
         remark += f", {best.exact} of them in their very lines; the next best, {runner_up}: "
         remark += f"{runner_up.exact} in theirs"
@@ -256,20 +260,20 @@ def _pin_by_names(
         remark += f"; the next best, {runner_up}: {runner_up.fitting}"
     remarks = [remark]
     if alike:
-        why = "the notes name this one" if _is_named(best, text) else "the newest is taken"
+        why = "the notes name this one" if named else "the newest is taken"
         remarks.append(f"  {len(alike)} others fit alike ({alike[0]}, …); {why}")
-    release = _format_release(best.tag)
+    release = _format_release(tag)
     return _Source(name, f"url = {json.dumps(url)}{release}", best.commit, remarks)
 
 
-def _is_named(reached: Reached, text: str) -> bool:
-    """Return whether notes name a tag, its version alone, or the first digits of a commit."""
-    version = re.search(r"(?<![\d.])\d+(?:\.\d+)+.*", reached.tag)
-    names = {reached.tag, version[0]} if version else {reached.tag} - {""}
-    is_tagged = any(
-        re.search(rf"(?<![\w./-])v?{re.escape(name)}(?![\w/-]|\.\d)", text) for name in names
-    )
-    return reached.commit[:7] in text or is_tagged
+def _find_name(reached: Reached, text: str) -> str:
+    """Return the tag or the digits by which notes name a commit, or ''."""
+    for tag in reached.tags:
+        version = re.search(r"(?<![\d.])\d+(?:\.\d+)+.*", tag)
+        name = rf"{re.escape(tag)}|v?{re.escape(version[0] if version else tag)}"
+        if re.search(rf"(?<![\w./-])(?:{name})(?![\w/-]|\.\d)", text):
+            return tag
+    return reached.commit[:7] if reached.commit[:7] in text else ""
 
 
 def _format_release(tag: str) -> str:
