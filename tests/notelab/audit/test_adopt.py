@@ -302,7 +302,23 @@ def test_of_tags_that_fit_alike_the_version_that_the_notes_name_is_taken(notes: 
         commit_all(notes.code, tag)
         git(notes.code, "tag", tag)
     text = NOTE.format(**{name: row + 5 for name, row in OLD.items()})
-    notes.write(f"{text}\nOf version 1.2.3.\n")
-    done = notes.adopt()
+    (notes.book / "docs/index.md").write_text("The notes read version 1.2.3.\n")
+    notes.write(text)
+    done = notes.adopt("docs/index.md", "--mirror", f"code={notes.code}")
     assert "the notes read release-1.2.3: 4 of 4" in done.stdout
     assert "the notes name this one" in done.stdout
+
+
+def test_of_two_tags_of_a_commit_the_one_that_is_named_or_shorter_is_the_release(
+    notes: Notes,
+) -> None:
+    git(notes.code, "tag", "v3-rc.1", "v3")
+    git(notes.code, "tag", "v0.3.0", "v3")
+    text = NOTE.format(**{name: row + 5 for name, row in OLD.items()})
+    notes.write(text)
+    assert "the notes read v3: 4 of 4" in notes.adopt().stdout
+    for name in ("lab.toml", "code-sha.txt", "citations.lock"):
+        (notes.book / "docs" / name).unlink()
+    notes.write(f"{text}\nThis is 0.3.0.\n")
+    assert "the notes read v0.3.0: 4 of 4" in notes.adopt().stdout
+    assert 'release = "v0.3.0"' in (notes.book / "docs/lab.toml").read_text()

@@ -38,10 +38,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A commit, its tag or '', and how many citations fit, of these `exact` in their very lines."""
+    """A commit, its tags, and how many citations fit, of these `exact` in their very lines."""
 
     commit: str
-    tag: str
+    tags: tuple[str, ...]
     fitting: int
     exact: int = 0
 
@@ -51,8 +51,8 @@ class Reached(msgspec.Struct, frozen=True):
         return self.fitting, self.exact
 
     def __str__(self) -> str:
-        """Return the tag, or else the first digits of the commit."""
-        return self.tag or self.commit[:12]
+        """Return the first tag, or else the first digits of the commit."""
+        return self.tags[0] if self.tags else self.commit[:12]
 
 
 def make_reading(
@@ -82,11 +82,10 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
             by_path.setdefault(path, []).append(reading)
     fits: dict[tuple[str, str], dict[int, int]] = {}
     ranked = []
-    seen: set[str] = set()
+    tags: dict[str, list[str]] = {}
     for commit, tag in [*_list_tags(repository, until), *_list_around(repository, until)]:
-        if commit in seen:
-            continue  # a tag and a commit without one, or two tags, that are the same commit
-        seen.add(commit)
+        tags.setdefault(commit, []).extend([tag] if tag else [])
+    for commit, names in tags.items():
         best: Counter[int] = Counter()
         for path, group in by_path.items():
             blob = repository.find_blob(commit, path)
@@ -95,8 +94,8 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
                 fits[blob, path] = {id(reading): _measure(reading, lines) for reading in group}
             best |= Counter(fits.get((blob, path), {}))  # of several files, the one that fits best
         exact = sum(value == _EXACT for value in best.values())
-        ranked.append(Reached(commit, tag, len(best), exact))
-    return sorted(ranked, key=lambda each: (-each.fitting, -each.exact, not each.tag))
+        ranked.append(Reached(commit, tuple(sorted(names, key=len)), len(best), exact))
+    return sorted(ranked, key=lambda each: (-each.fitting, -each.exact, not each.tags))
 
 
 def _measure(reading: Reading, lines: list[bytes]) -> int:
