@@ -44,6 +44,7 @@ FAULTS = [
     ("unmarked_experts", "gradient", "layers.3.mlp.experts.3.fc2.weight", "an expert's gradient"),
     ("label_smoothing", "loss", "", "a mean over the rank's own words (label smoothing"),
     ("wrong_positions", "loss", "", "wrong positions or a wrong mask under context"),
+    ("rotated_by_own_rows", "loss", "", "positions (rope, a learned table) or a mask count from 0"),
     ("mean_of_means", "loss", "", "a mean of means"),
     ("unmarked_weight", "shape", "layers.1.q.weight", "an unmarked weight"),
     ("double_scaling", "loss", "", "double scaling: the loss is scaled by the 2 data ranks"),
