@@ -284,3 +284,25 @@ def test_a_commit_without_a_tag_is_found_among_those_before_the_notes(notes: Not
     done = notes.adopt()
     assert f"the notes read {read[:12]}: 4 of 4" in done.stdout, done.stdout
     assert notes.pin() == read
+
+
+def test_quotations_date_citations_next_to_which_nothing_is_named(notes: Notes) -> None:
+    lines = CODE.split("\n")
+    quoted = [(first, "\n".join(lines[first - 1 : first + 2])) for first in (8, 15)]
+    paragraphs = [f"`src/ring.py:{n + 2}-{n + 4}`\n\n```python\n{text}\n```" for n, text in quoted]
+    notes.write("\n\n".join(["# Rings", *paragraphs]) + "\n")
+    done = notes.adopt()
+    assert "the notes read v2: 2 of 2 citations fit; the next best" in done.stdout, done.stderr
+    assert notes.pin() == git(notes.code, "rev-parse", "v2")
+
+
+def test_of_tags_that_fit_alike_the_version_that_the_notes_name_is_taken(notes: Notes) -> None:
+    for tag in ("release-1.2.3", "release-1.2.30"):
+        (notes.code / "README").write_text(f"{tag}\n")
+        commit_all(notes.code, tag)
+        git(notes.code, "tag", tag)
+    text = NOTE.format(**{name: row + 5 for name, row in OLD.items()})
+    notes.write(f"{text}\nOf version 1.2.3.\n")
+    done = notes.adopt()
+    assert "the notes read release-1.2.3: 4 of 4" in done.stdout
+    assert "the notes name this one" in done.stdout

@@ -25,9 +25,12 @@ from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, Lab, load, repository_root
 from notelab.lab.lab_file import LabFile
 from notelab.lab.lock import LOCK_FILE, Lock
+from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates
+from notelab.page.citation import Span
 from notelab.page.permalink import is_commit, normalize_repository
 from notelab.report.outcome import Report
+from notelab.rules.constraints import split_quotation
 from notelab.sources.answers import WORKTREE
 from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
 from notelab.sources.git.url import check_url
@@ -40,6 +43,7 @@ class _Note(msgspec.Struct):
     path: Path
     lines: list[str]
     candidates: list[Candidate]
+    quotations: dict[Span, str]  # by the citation that each follows
 
 
 class _Source(msgspec.Struct):
@@ -139,7 +143,9 @@ def _read(path: Path) -> _Note:
     text = pages.read(path)
     if text.problem:
         raise NotelabError(f"{display_path(path)} {text.problem}")
-    return _Note(path, text.text.split("\n"), find_candidates(text.text))
+    note = reading.read(text.text)
+    quotations = {each.citations[-1]: each.text for each in note.quotations if each.citations}
+    return _Note(path, text.text.split("\n"), find_candidates(text.text, note), quotations)
 
 
 def _split(typed: str, option: str, form: str) -> tuple[str, str]:
@@ -241,7 +247,11 @@ def _pin_by_names(
     alike.remove(best)
     runner_up = next((each for each in ranked if each.score < best.score), None)
     remark = f"{name}: the notes read {best}: {best.fitting} of {len(readings)} citations fit"
-    remark += f"; the next best, {runner_up}: {runner_up.fitting}" if runner_up else ""
+    if runner_up and runner_up.fitting == best.fitting:
+        remark += f", {best.exact} of them in their very lines; the next best, {runner_up}: "
+        remark += f"{runner_up.exact} in theirs"
+    elif runner_up:
+        remark += f"; the next best, {runner_up}: {runner_up.fitting}"
     remarks = [remark]
     if alike:
         why = "the notes name this one" if _is_named(best, text) else "the newest is taken"
@@ -251,9 +261,13 @@ def _pin_by_names(
 
 
 def _is_named(reached: Reached, text: str) -> bool:
-    """Return whether notes name a tag or the first digits of a commit."""
-    tag = rf"(?<![\w./-]){re.escape(reached.tag)}(?![\w/-]|\.\d)"
-    return reached.commit[:7] in text or bool(reached.tag and re.search(tag, text))
+    """Return whether notes name a tag, its version alone, or the first digits of a commit."""
+    version = re.search(r"(?<![\d.])\d+(?:\.\d+)+.*", reached.tag)
+    names = {reached.tag, version[0]} if version else {reached.tag} - {""}
+    is_tagged = any(
+        re.search(rf"(?<![\w./-])v?{re.escape(name)}(?![\w/-]|\.\d)", text) for name in names
+    )
+    return reached.commit[:7] in text or is_tagged
 
 
 def _format_release(tag: str) -> str:
@@ -273,9 +287,10 @@ def _list_readings(repository: Repository, plain: list[tuple[_Note, Candidate]])
             ends = [each for each in named if each.endswith(f"/{path}")]
             paths = ends or paths
         mentions = find_mentions(candidate, note.lines)
-        reading = make_reading(paths, citation.first, citation.last, mentions)
-        if reading and 0 < reading.first <= reading.last:
-            readings.append(reading)
+        quoted = split_quotation(note.quotations.get(citation.span, ""))
+        found = make_reading(paths, citation.first, citation.last, mentions, quoted)
+        if found and 0 < found.first <= found.last:
+            readings.append(found)
     return readings
 
 
