@@ -29,8 +29,8 @@ LIMITS = {
     # With the page of all cards (50 lines), FSDP's step (105) and the process grid (105), a ring's
     # steps (95), the causal square (80), memory over two steps (130), a collective's fit (10).
     # With drawings (60), the plain tree (85), an answer while the site is built (65), bars and
-    # ticks (100), chips (60).
-    "tools/sitelab": (1_200, 2_730),
+    # ticks (100), chips (60). With typed options (15).
+    "tools/sitelab": (1_200, 2_745),
     # With the pages of lab 06, diagrams drawn (105), and the scored predictions (95).
     "tools/pages": (1_600, 2_020),
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
