@@ -131,11 +131,9 @@ class Site:
 
     def _choose_extensions(self, config: MkDocsConfig) -> MkDocsConfig:
         """Let only mkdocstrings refer across pages: in prose, [0, 4] [1, 5] are ranks."""
-        config.markdown_extensions = [
-            extension
-            for extension in config.markdown_extensions
-            if not isinstance(extension, AutorefsExtension)
-        ]
+        extensions: list[Any] = config.markdown_extensions
+        others = (each for each in extensions if not isinstance(each, AutorefsExtension))
+        config.markdown_extensions = [*others]
         return config
 
     on_config = CombinedEvent(_answer_at_once, _prepare, _choose_extensions)
@@ -181,11 +179,12 @@ class Site:
         self._cache.cache_rendering(page, markdown, config.plugins["autorefs"])
         return markdown
 
-    def on_env(self, env: Environment, config: MkDocsConfig, files: Files) -> Any:
+    def on_env(self, env: Environment, config: MkDocsConfig, files: Files) -> Environment:
         """Guide readers; compile templates once, and fill them for changed pages."""
         self._wayfinding.guide(_language(config))
         env.bytecode_cache = FileSystemBytecodeCache(str(self._tree.folder.parent))
-        return self._cache.make_environment(env)
+        self._cache.cache_outputs(env)
+        return env
 
     def on_page_content(self, html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
         """Clean the page's HTML, draw its formulas and link its citations."""
@@ -194,14 +193,8 @@ class Site:
         hidden = answers_a_lab(uri, config)
         page.meta["search"] = {"exclude": True} if hidden else search_index.weigh_page(uri)
         file = Path(page.file.abs_src_path or "").resolve()
-        source = Source(
-            html,
-            page.url,
-            language,
-            citations=self._citations.get(file, {}),
-            cards=self._cards.get(file, []),
-            judged=is_bench_page(uri),
-        )
+        citations, cards = self._citations.get(file, {}), self._cards.get(file, [])
+        source = Source(html, page.url, language, citations, cards, judged=is_bench_page(uri))
         content = self._contents.get(source, root)
         for fault in content.faults:
             _log.warning("%s", fault.format(file, root))

@@ -7,7 +7,7 @@ search, and filling the theme's template take most of a rebuild.
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
@@ -35,35 +35,6 @@ class _Rendering(NamedTuple):
     registered: list[dict[str, Any]]  # anchors that other pages may refer to by name
 
 
-class _CachedTemplate:
-    def __init__(self, template: Any, outputs: PageCache[str]) -> None:
-        self._template, self._outputs = template, outputs
-
-    def render(self, context: dict[str, Any]) -> str:
-        page = context.get("page")
-        if page is None:  # of the sitemap and the page of errors
-            return str(self._template.render(context))
-        key = (str(context["nav"]), page.content, page.title, repr(page.meta), page.edit_url)
-        return self._outputs.get_or_make(page.url, key, lambda: self._template.render(context))
-
-
-class _CachedEnvironment:
-    """Jinja's environment, whose templates use the latest output of pages.
-
-    It depends on the page and on the menu, which has the neighbours' titles too.
-    """
-
-    def __init__(self, env: Environment, outputs: PageCache[str]) -> None:
-        self._env, self._outputs = env, outputs
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
-
-    def get_template(self, name: str) -> _CachedTemplate:
-        """Return the theme's template of this name."""
-        return _CachedTemplate(self._env.get_template(name), self._outputs)
-
-
 class RebuildCache:
     """The latest rendering, search entries and output of each page."""
 
@@ -72,9 +43,23 @@ class RebuildCache:
         self._entries: PageCache[list[dict[str, Any]]] = PageCache()
         self._outputs: PageCache[str] = PageCache()
 
-    def make_environment(self, env: Environment) -> Any:
-        """Return `env`, whose templates fill only pages that have changed."""
-        return _CachedEnvironment(env, self._outputs)
+    def cache_outputs(self, env: Environment) -> None:
+        """Make the templates of `env` use the latest output of pages.
+
+        It depends on the page and on the menu, which has the neighbours' titles too.
+        """
+        outputs = self._outputs
+
+        class CachedTemplate(Template):
+            def render(self, context: dict[str, Any]) -> str:
+                page, fill = context.get("page"), super().render
+                if page is None:  # of the sitemap and the page of errors
+                    return fill(context)
+                values = (page.content, page.title, repr(page.meta), page.edit_url)
+                key = (str(context["nav"]), *values)
+                return outputs.get_or_make(page.url, key, lambda: fill(context))
+
+        env.template_class = CachedTemplate
 
     def cache_rendering(self, page: Page, markdown: str, autorefs: Any) -> None:
         """Make `page`, whose `markdown` is about to be rendered, use the latest rendering.
