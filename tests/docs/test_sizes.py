@@ -17,7 +17,7 @@ from tests.docs.page import ROOT
 LIMITS = {
     # A Llama's block (100), models by protocol (100), the parity command (1,030), weights (300),
     # FSDP's step on a clock (130), and scaled rope and Qwen3 (98).
-    "tools/shardlab": (7_000, 10_681),
+    "tools/shardlab": (7_000, 10_689),
     # N114 compares a lab with its earlier pages; `cite` looks in the tree of a source; forms of
     # citations, `audit` and `adopt`, and six languages more have structure rules.
     # Since: words that only look like paths, `path::symbol` and lines behind a comma, the whole of

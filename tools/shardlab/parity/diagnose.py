@@ -105,10 +105,12 @@ def _find_wrong_shape(reference: Reference, traces: Sequence[Trace]) -> Finding 
                     "process"
                 )
                 cause = (
-                    "no mark says how it is cut" if cut.dim is None else "its mark says otherwise"
+                    "an unmarked weight: no mark says how it is cut"
+                    if cut.dim is None
+                    else "a wrong mark: it says that the axis cuts it otherwise, or at all"
                 )
                 fix = f"sharding.mark(p, Sharding(axis, {axis}, {whole.shape[axis]}, padded))"
-                return Finding("shape", name, inf, what, f"an unmarked weight: {cause}; {fix}")
+                return Finding("shape", name, inf, what, f"{cause}; {fix}")
     missing = [n for n in reference.start if not any(n in trace.cuts for trace in traces)]
     if missing:
         what = f"no rank has {missing[0]}"

@@ -63,8 +63,9 @@ class Cut:
             shape = list(whole.shape)
             shape[self.dim] = self.padded - self.size
             whole = torch.cat([whole, whole.new_zeros(shape)], self.dim)
-        length = self.shape[self.dim]
-        return whole.narrow(self.dim, self.rank * length, length)
+        length, end = self.shape[self.dim], whole.shape[self.dim]
+        begin = min(self.rank * length, end)  # a wrong mark reaches beyond the end
+        return whole.narrow(self.dim, begin, min(length, end - begin))
 
 
 @dataclass

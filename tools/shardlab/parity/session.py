@@ -66,6 +66,11 @@ class Session:
             text = str(answer.value).strip().splitlines()[-1]
             what = f"rank {rank} {answer.kind}: {text.removeprefix('shardlab.')}"
             cause = "what one process runs, this grid does not; the message says what it lacks"
+            if answer.kind == "late" or "The backend said" in text:
+                cause = (
+                    "the ranks called different collectives, or one ended: a layer, tied_weight or "
+                    "hidden_shape that depends on the rank, where all of an axis must do the same"
+                )
             return Result(case, finding=Finding("error", "", float("inf"), what, cause))
         traces = [answer.value for answer in answers]
         if refused := next((trace.refused for trace in traces if trace.refused), ""):
