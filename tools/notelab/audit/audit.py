@@ -149,9 +149,10 @@ class _Auditor:
             if new := self._repository.version(places[0].path):
                 places += list_alternatives(new, places[0], mentions)
             verdict.proposals = list(dict.fromkeys(places))[:3]
-        others = [each for each in candidate.block.citations if each.path == citation.path]
-        if citation.first == citation.last and any(each.first < each.last for each in others):
-            verdict.certain = False  # the line may stand for a range, as the others do
+        if verdict.certain and citation.first == citation.last:
+            others = [each for each in candidate.block.citations if each.path == citation.path]
+            # the line may stand for a range, as the others do
+            verdict.certain = all(each.first == each.last for each in others)
         if len(paths) > 1:
             verdict.certain = False
             verdict.reason += f"; {len(paths)} files end in this path"

@@ -139,18 +139,11 @@ def _judge_carried(
     change, dated = carried.change, carried.commit
     definition = _find_missed_definition(carried.old, place, mentions, new)
     if change.new is not None and definition is not None:
-        is_same = definition == place
         reason = f"the lines beside it define `{mentions[0].name}`, which the text names"
         places = [definition, change.new]
-        return Verdict("right" if is_same else "moved", places, False, reason, dated)
+        return Verdict("right" if definition == place else "moved", places, False, reason, dated)
     if change.new is not None:
         is_same = change.new == place
-        whole = find_whole(carried.old, new, place, mentions) if new else None
-        if whole and whole.end > change.new.end:
-            is_slip = whole.end == change.new.end + 1 and not is_same
-            places = [whole, change.new] if is_slip else [change.new, whole]
-            reason = f"the text of {dated[:12]}, which is not all of `{mentions[0].name}`"
-            return Verdict("right" if is_same else "moved", places, False, reason, dated)
         certain = not is_same and _is_sure(carried, place, mentions, new)
         reason = f"the same text since {dated[:12]}" if is_same else f"the text of {dated[:12]}"
         return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
@@ -199,28 +192,16 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
     Without a definition there is a doubt: the number may have been wrong when it was written.
     """
     fit = carried.fit
-    if (
-        not (mentions and carried.is_dated)
-        or fit.mention is None
-        or fit.share < _CLEARLY
-        or _may_be_another(carried.old, place, fit.mention)
-        or new is None
-    ):
+    if new is None or not (mentions and carried.is_dated and fit.defines):
         return False
-    cited_names = carried.old.outline.names_between(place.start, place.end)
-    if any(mention.rival and mention.name not in cited_names for mention in mentions):
+    nearest, names = mentions[0], carried.old.outline.names_between(place.start, place.end)
+    is_named = fit.mention is nearest and fit.share >= _CLEARLY
+    has_rival = any(mention.rival and mention.name not in names for mention in mentions)
+    if not is_named or has_rival or _may_be_another(carried.old, place, nearest):
         return False
-    if not fit.defines or fit.mention is not mentions[0]:
-        return False
-    return place.start == place.end or _is_whole_symbol(carried.old, place, mentions[0].name)
-
-
-def _is_whole_symbol(old: Version, place: Place, name: str) -> bool:
-    """Return whether a range is a whole symbol; without the comment above it leaves a doubt."""
-    return any(
-        base_name(symbol.name) == name and (symbol.first, symbol.last) == (place.start, place.end)
-        for symbol in old.outline.symbols
-    )
+    named = carried.old.symbols_by_base_name(nearest.name)  # without its comment it is a doubt
+    wholes = [(symbol.first, symbol.last) for symbol in named]
+    return place.start == place.end or (place.start, place.end) in wholes
 
 
 def _may_be_another(old: Version, place: Place, mention: Mention) -> bool:
