@@ -22,7 +22,7 @@ LIMITS = {
     # citations, `audit` and `adopt`, and six languages more have structure rules.
     # Since: words that only look like paths, `path::symbol` and lines behind a comma, the whole of
     # what a range meant, readings dated by heads and headings (205 lines).
-    "tools/notelab": (8_000, 13_390),
+    "tools/notelab": (8_000, 13_405),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines); `fits`
     # and `predict` (1,330); FSDP's buffers, and a line for each tensor (45).
     "tools/costlab": (6_000, 10_135),
