@@ -71,14 +71,41 @@ def errors(rows: list[Any], count: int) -> float:
 
 
 def test_own_runs_bring_the_mean_error_down(published: list[Any]) -> None:
-    """torchtitan's table has three models and as many ways to train, and stays above the goal."""
     bloom, titan = (
         [row for row in published if row[0].source == source and row[2]]
         for source in ("bloom-prequel", "torchtitan")
     )
     assert errors(bloom, 1) <= 0.08
     assert errors(bloom, 4) <= 0.06
-    assert errors(titan, 4) <= 0.11
+    assert errors(titan, 1) <= 0.08
+    assert errors(titan, 4) <= 0.06
+
+
+def test_fsdp_on_a_pipeline_keeps_a_stage_gathered_and_a_chunks_gradients() -> None:
+    """As torchtitan does; its published rows differ by what is counted here."""
+    model = Model(layers=8, hidden=64, heads=4, vocabulary=256, gated=True, bias=False, tied=False)
+    plan = Plan(stages=4, data=2, zero=3, global_batch=8, sequence=64, gradient=4)
+    layer, narrow = sum(memory.layer_parameters(model, plan, 0)), 64 * 64 * 2
+    buffers = memory.rank_bytes(model, plan, 1)["buffers"]
+    for changed, less in (
+        (plan.changed(gathered=1), 2 * layer),
+        (plan.changed(chunks=2), 4 * layer),
+        (plan.changed(chunks=2, global_batch=16), -4 * narrow),
+    ):
+        other = memory.rank_bytes(model, changed, 1)["buffers"]
+        live = memory.live_pieces(changed, 1) - memory.live_pieces(plan, 1)
+        assert buffers - other == less - live * narrow
+
+
+def test_a_compiled_program_needs_less_for_its_layers_and_its_loss() -> None:
+    model = Model(layers=2, hidden=64, heads=4, vocabulary=4096, gated=True, bias=False)
+    eager = Plan(data=2, zero=3, global_batch=2, sequence=64, recompute="alternate", loss_copies=2)
+    compiled = eager.changed(loss_copies=0, logits=2, compiled=True)
+    first, second = (memory.rank_bytes(model, plan, 0) for plan in (eager, compiled))
+    outputs, words = 2 * 64 * 64 * 2, 64 * 4096
+    assert first["activations"] - second["activations"] == outputs
+    assert first["logits"] - second["logits"] == 2 * words
+    assert first["buffers"] > second["buffers"]
 
 
 def test_the_fullest_stage_decides_and_a_change_is_named_as_it_is_typed(tmp_path: Path) -> None:

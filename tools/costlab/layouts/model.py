@@ -7,7 +7,7 @@ that cannot cut its model.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 RECOMPUTE = ("none", "selective", "alternate", "full")
 ATTENTION = ("fused", "unfused")
@@ -151,9 +151,12 @@ class Plan:
         activation, weight, gradient, optimizer: bytes of an element; a parameter's optimizer
             state, master weight among it.
         logits: bytes of an element of the logits that the loss keeps.
-        layers: layers of each stage; () for equal stages.
+        layers: layers of each piece of a stage, in the model's order; () for equal pieces.
         pad: the vocabulary is padded to a multiple of pad × tensor.
-        eager_loss: the loss has one more copy of the logits, as unfused programs do.
+        gathered: bytes of an element of a weight that FSDP has gathered.
+        loss_copies: copies as wide as the logits that the loss has in addition to those it keeps:
+            0 compiled, 1 fused, 2 eager.
+        compiled: a compiler drops what a recomputed layer would keep without needing it.
         whole_logits: the loss gathers the logits of all tensor ranks.
         gathered_inputs: under sequence parallelism, linears keep their gathered input.
         unfused_norms: a norm keeps its rows in fp32, and those that its weight scales.
@@ -182,14 +185,16 @@ class Plan:
     logits: int = 4
     layers: tuple[int, ...] = ()
     pad: int = 1
-    eager_loss: bool = False
+    gathered: int = 2
+    loss_copies: int = 1
+    compiled: bool = False
     whole_logits: bool = False
     gathered_inputs: bool = False
     unfused_norms: bool = False
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes."""
-        _check_counts(self, ("zero", "recompute_layers", "optimizer"))
+        _check_counts(self, ("zero", "recompute_layers", "optimizer", "loss_copies"))
         share = self.tensor * self.context * self.data
         experts, samples = self.expert * self.expert_tensor, self.micro_batch * self.data
         refuse(
@@ -230,18 +235,11 @@ class Plan:
 
 def layers_of_stages(model: Model, plan: Plan) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the layers of each chunk of each stage, counted from 0."""
-    counts = plan.layers or (model.layers // plan.stages,) * plan.stages
-    bounds = [0]
-    if plan.chunks == 1:
-        for count in counts:
-            bounds.append(bounds[-1] + count)
-        return tuple((tuple(range(*pair)),) for pair in pairwise(bounds))
-    size = model.layers // (plan.stages * plan.chunks)
-    return tuple(
-        tuple(tuple(range(start, start + size)) for start in
-              range(stage * size, model.layers, plan.stages * size))
-        for stage in range(plan.stages)
-    )  # fmt: skip
+    pieces = plan.stages * plan.chunks
+    counts = plan.layers or (model.layers // pieces,) * pieces
+    bounds = (0, *accumulate(counts))
+    layers = [tuple(range(*pair)) for pair in pairwise(bounds)]
+    return tuple(tuple(layers[stage :: plan.stages]) for stage in range(plan.stages))
 
 
 def check(model: Model, plan: Plan) -> None:
@@ -258,10 +256,10 @@ def check(model: Model, plan: Plan) -> None:
         (not plan.layers and model.layers % pieces,
          f"stages × chunks = {pieces} do not divide {model.layers} layers: choose a divisor, or "
          "name the layers of each stage"),
-        (plan.layers and (plan.chunks > 1 or len(plan.layers) != plan.stages
-                          or sum(plan.layers) != model.layers or min(plan.layers) < 1),
-         f"layers of stages {','.join(map(str, plan.layers))}: name {plan.stages} numbers from 1 "
-         f"whose sum is {model.layers}, without chunks"),
+        (plan.layers and (len(plan.layers) != pieces or sum(plan.layers) != model.layers
+                          or min(plan.layers) < 1),
+         f"layers of stages {','.join(map(str, plan.layers))}: name {pieces} numbers from 1 "
+         f"whose sum is {model.layers}"),
         (model.heads % t, f"tensor = {t} does not divide {model.heads} heads"),
         (max(t, model.kv_heads) % min(t, model.kv_heads),
          f"tensor = {t} does not divide {model.kv_heads} groups of keys and values"),

@@ -30,7 +30,7 @@ def uneven(run: Run) -> tuple[int, ...]:
     Raises:
         LayoutError: no such cut leaves every stage a layer.
     """
-    p, layers = run.stages, run.layers
+    p, layers = run.stages * run.chunks, run.layers
     if layers % p == 0:
         return ()
     if (layers + 2) % p == 0:  # the embedding and the head each count as a layer
@@ -63,18 +63,21 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
         state = {"weight": 4, "gradient": 4, "optimizer": 8}
     recompute, habits = run.recompute, dict[str, Any]()
     if run.stack.startswith("3d-"):  # Aleph Alpha's own code
-        habits = {"whole_logits": True, "eager_loss": True, "gathered_inputs": True,
+        habits = {"whole_logits": True, "loss_copies": 2, "gathered_inputs": True,
                   "unfused_norms": not stack.fused}  # fmt: skip
     if run.zero == 3:
-        habits = {"eager_loss": True, "gathered_inputs": True}
+        habits = {"loss_copies": 2, "gathered_inputs": True, "compiled": stack.fused,
+                  "gathered": 1 if run.dtype == "fp8" and run.data > 1 else 2}  # fmt: skip
+        if run.source == "trainy":  # a year later: the loss is compiled, too
+            habits |= {"loss_copies": 0, "logits": 2}
         recompute = "alternate" if recompute == "selective" else recompute
     share = run.data * run.micro_batch
     plan = Plan(
         tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
-        chunks=1 if (layers := uneven(run)) else run.chunks, micro_batch=run.micro_batch,
+        chunks=run.chunks, micro_batch=run.micro_batch,
         sequence=run.sequence, zero=run.zero,
         global_batch=max(1, run.global_batch // share) * share, recompute=recompute,
-        sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=layers,
+        sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=uneven(run),
         attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
         pad=1 if run.zero == 3 else 128, **state, **habits,
     )  # fmt: skip

@@ -50,6 +50,8 @@ def count(run: Run) -> dict[str, Any]:
     scores = 2 * pairs * heads * (3 if stack.attention == "eager" else 1) / memory
     pointwise = 2 * tokens * (hidden / (t if stack.sequence_parallel else 1) + 0.3 * ffn * into)
     reduced = (4 + 2 * again) * 4 * (t - 1) / t * tokens * hidden
+    # FSDP's programs gather and scatter the second dimension: a copy, if there are more sequences.
+    copied = 4 * reduced * (run.zero == 3 and run.micro_batch > 1)
     keys = 12 * tokens * groups * dim * (cp - 1) / (link if t * cp <= card.domain else network)
     head = 2 * tokens * vocabulary * hidden
     here = run.layers / p * weights + vocabulary * hidden  # a rank's parameters
@@ -64,7 +66,8 @@ def count(run: Run) -> dict[str, Any]:
         last = deepest - 1
     return {
         "products": passes * 2 * tokens * weights / rate,
-        "operands": passes * sum(2 * (tokens * (n + k) + n * k) for n, k in products) / memory,
+        "operands": passes * sum(2 * (tokens * (n + k) + n * k) for n, k in products) / memory
+        + copied / memory,
         "narrow": passes * 256 * sum(n * k + tokens * (n + k) for n, k in products) / rate,
         "attention": attention,
         "scores": scores * (3 + (run.recompute != "none")) if in_memory else 0,
@@ -75,11 +78,11 @@ def count(run: Run) -> dict[str, Any]:
         "collectives": (4 + 2 * again) * (t > 1),
         "keys": keys,
         "passes": passes,
-        "gathered": weights * 6 * exchanged if run.zero == 3 else 0,
+        "gathered": weights * 6 * exchanged if run.zero == 3 and p == 1 else 0,
         "head products": 3 * head / wide,
         "head operands": 6 * (3 * tokens * vocabulary + vocabulary * hidden) / memory,
         "sent": 4 * tokens * hidden / (t if stack.scatter else 1) / network * (p > 1) * run.chunks,
-        "exchanged": 6 * here * exchanged if run.zero < 3 else 0,  # a step
+        "exchanged": 6 * here * exchanged if run.zero < 3 or p > 1 else 0,  # a step
         "optimizer": 30 * here / (copies if run.zero else 1) / memory,  # a step
         "micro-batches": run.micro_batches,
         "stages": p,
