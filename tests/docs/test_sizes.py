@@ -24,18 +24,19 @@ LIMITS = {
     # what a range meant, readings dated by heads and headings (205 lines).
     "tools/notelab": (8_000, 13_330),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines); `fits`
-    # and `predict` (1,330).
-    "tools/costlab": (6_000, 10_090),
+    # and `predict` (1,330); what FSDP holds on a pipeline (20).
+    "tools/costlab": (6_000, 10_110),
     # With the page of all cards (50 lines), FSDP's step (105) and the process grid (105), a ring's
     # steps (95), the causal square (80), memory over two steps (130), a collective's fit (10).
     # With drawings (60), the plain tree (85), an answer while the site is built (65), bars and
     # ticks (100), chips (60).
     "tools/sitelab": (1_200, 2_730),
-    # With the pages of lab 06, diagrams drawn (105), and the scored predictions (95).
-    "tools/pages": (1_600, 2_020),
+    # With the pages of lab 06, diagrams drawn (105), scored predictions (95), and layouts of CPU
+    # ranks, predicted and measured (165).
+    "tools/pages": (1_600, 2_185),
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 552  # in all these rooms; the plan asks for 370
+FILES = 553  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder

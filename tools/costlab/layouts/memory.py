@@ -196,7 +196,7 @@ def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]
     if plan.stages > 1:  # a stage stays gathered, and its gradients until the last micro-batch
         # With no more micro-batches than stages, a chunk has all of its backward before the next.
         alive = plan.chunks if plan.micro_batches <= plan.stages else 1
-        every = sum(counts) * plan.gathered + outside * plan.activation
+        every: float = sum(counts) * plan.gathered + outside * plan.activation
         every += (sum(counts) + outside) * plan.gradient / alive
         return every, every
     # The embedding and the head stay gathered; so does the last layer. Then come two layers,
