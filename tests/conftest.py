@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.shardlab.pool import Pool
+from tests.thinning import leave_combinations_to_ci
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +28,11 @@ def pytest_configure() -> None:
     settings.load_profile("any machine")
     # A shell that starts a job in the background has it ignore Ctrl-C, and so would every child.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_combinations_to_ci(items)
 
 
 COUNTED = tuple(

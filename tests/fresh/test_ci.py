@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests import thinning
 from tests.limits import LIMIT
 from tests.running import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ROOT / ".ci/pythons"
 FREE = "def test_nothing() -> None:\n    pass\n"
+WRONG = ("ERROR ", "FAILED ")
 SKIPS = {
-    "a module that skips itself": 'pytest.skip("no oracle", allow_module_level=True)',
-    "a module that lacks an import": 'pytest.importorskip("no_such_oracle")',
-    "a test": '@pytest.mark.skip(reason="no oracle")',
+    "skips_itself": 'pytest.skip("no oracle", allow_module_level=True)',
+    "lacks_an_import": 'pytest.importorskip("no_such_oracle")',
+    "one_case": '@pytest.mark.skip(reason="no oracle")',
 }
 
 
@@ -36,19 +38,59 @@ def collect(folder: Path, *options: str, **environment: str) -> subprocess.Compl
     "processes",
     [pytest.param((), id="alone"), pytest.param(("-n", "1"), id="xdist", marks=pytest.mark.ci)],
 )
-@pytest.mark.parametrize("skip", SKIPS)
-def test_where_no_skip_is_expected_none_passes(
-    tmp_path: Path, skip: str, processes: tuple[str, ...]
-) -> None:
+def test_where_no_skip_is_expected_none_passes(tmp_path: Path, processes: tuple[str, ...]) -> None:
     room = tmp_path / "tests/room"
     room.mkdir(parents=True)
-    (room / "test_skipped.py").write_text(f"import pytest\n{SKIPS[skip]}\n{FREE}", "utf-8")
+    for name, skip in SKIPS.items():
+        (room / f"test_{name}.py").write_text(f"import pytest\n{skip}\n{FREE}", "utf-8")
     (room / "test_free.py").write_text(FREE, "utf-8")
-    laptop = collect(tmp_path, *processes)
+    options = ("-rEf", "--continue-on-collection-errors", *processes)
+    laptop = collect(tmp_path, *options)
     assert laptop.returncode == 0, laptop.stdout + laptop.stderr
-    ci = collect(tmp_path, *processes, SHARDBOOK_EXPECT_NO_SKIPS="1")
-    assert ci.returncode in (1, 2), ci.stdout + ci.stderr
+    ci = collect(tmp_path, *options, SHARDBOOK_EXPECT_NO_SKIPS="1")
+    assert ci.returncode == 1, ci.stdout + ci.stderr
     assert "skipped where no skip is expected" in ci.stdout
+    refused = {line.split()[1] for line in ci.stdout.splitlines() if line.startswith(WRONG)}
+    assert {Path(node.partition("::")[0]).stem for node in refused} == {f"test_{n}" for n in SKIPS}
+
+
+TWO_AND_THREE = """
+import pytest
+
+@pytest.mark.parametrize("kind", ["ring", "tree"])
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_combinations(kind, size): pass
+
+@pytest.mark.parametrize(("kind", "size"), [("ring", 2), ("ring", 3), ("tree", 2)])
+def test_chosen_pairs(kind, size): pass
+"""
+
+
+class Thinner:
+    """A plugin of a run of pytest that leaves combinations to CI, and keeps its tests."""
+
+    def __init__(self) -> None:
+        self.items: list[pytest.Item] = []
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        thinning.leave_combinations_to_ci(items)
+        self.items = items
+
+
+def test_a_laptop_runs_each_value_of_a_parameter_and_each_pair_that_a_test_names(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_sizes.py").write_text(TWO_AND_THREE, "utf-8")
+    thinner = Thinner()
+    options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    pytest.main([*options, f"--rootdir={tmp_path}", str(tmp_path)], plugins=[thinner])
+    laptop = [item for item in thinner.items if not item.get_closest_marker("ci")]
+    assert len(thinner.items) == 9
+    names = [item.nodeid.partition("::")[2].partition("[")[0] for item in laptop]
+    assert names == ["test_combinations"] * 3 + ["test_chosen_pairs"] * 3
+    values = [item.callspec.params for item in laptop[:3]]  # type: ignore[attr-defined]
+    assert {value["kind"] for value in values} == {"ring", "tree"}
+    assert {value["size"] for value in values} == {2, 3, 4}
 
 
 def test_every_command_in_python_is_read_by_ruff_and_mypy() -> None:
@@ -69,7 +111,7 @@ def test_every_command_in_python_is_read_by_ruff_and_mypy() -> None:
     assert {f"tools/{room}" for room in rooms} <= {*settings["files"]}
 
 
-@pytest.mark.parametrize("version", ["3.99", "3.1", "3.11.1111"])
+@pytest.mark.parametrize("version", ["3.1", pytest.param("3.11.1111", marks=pytest.mark.ci)])
 def test_pythons_fails_where_a_python_that_is_named_is_not_here(version: str) -> None:
     done = run_program([PYTHONS, version])
     assert done.returncode == 1
@@ -81,7 +123,13 @@ def write_executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        signal.SIGTERM,
+        *(pytest.param(number, marks=pytest.mark.ci) for number in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_a_cancelled_run_of_pythons_leaves_neither_its_folder_nor_a_process(
     tmp_path: Path, ending: signal.Signals
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from pages import catalog
 
-SLOW = ("lab-00b", "lab-04", "lab-06")
+SLOW = ("diagrams", "evening", "lab-00b", "lab-01", "lab-04", "lab-06")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,10 @@ from tests.site.reader import OpenReader, Reader
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
+# Cards, search, languages and palettes; a page of each kind; what a hostile note may not do.
+BROWSED_BY_MAKE_TEST = (
+    "test_browser.py", "test_every_page.py", "test_hostile_forgery.py", "test_hostile_note.py",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +67,11 @@ def served(site: Path) -> Iterator[str]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests that need a browser, so that `-m 'not browser'` leaves them out."""
+    """Mark tests that need a browser: `-m browser` runs all of them, `make test` a few files'."""
     if "browser" in getattr(item, "fixturenames", ()):
         item.add_marker("browser")
+        if item.path.name not in BROWSED_BY_MAKE_TEST:
+            item.add_marker("ci")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ How long that takes on the whole workbook stands in docs/reference/site.md (`mak
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
 
+from sitelab.hooks import Options, read_options
 from sitelab.theme.local_server import is_local
 from tests.free_port import free_port
 from tests.limits import LIMIT
@@ -92,6 +96,29 @@ def test_the_address_answers_before_the_pages_are_built(tmp_path: Path) -> None:
     finally:
         server.terminate()
         server.communicate(timeout=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"edits": "https://example.org/"}, "unknown field `edits`; its options are edit, plain"),
+        ({"edit": 7}, "Expected `str | null`, got `int` - at `$.edit`"),
+        ({"serve": "fr"}, "Invalid enum value 'fr' - at `$.serve`"),
+        (["edit"], "Expected `object`, got `array`"),
+    ],
+)
+def test_a_wrong_option_of_the_site_gets_a_sentence(options: object, sentence: str) -> None:
+    config = MkDocsConfig()
+    config.extra = {"sitelab": options}
+    with pytest.raises(Abort, match=re.escape(sentence)) as refused:
+        read_options(config)
+    assert str(refused.value).startswith("mkdocs.yml, extra.sitelab: ")
+
+
+def test_without_an_option_each_has_its_value() -> None:
+    config = MkDocsConfig()
+    config.extra = {}
+    assert read_options(config) == Options(edit=None, plain=None, serve="en")
 
 
 @pytest.mark.parametrize(

@@ -136,10 +136,10 @@ class _LabRules:
         yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
-        quotations = list(constraints.find_quotations(self._book, view))
-        yield from (finding for _, finding in quotations if finding)
+        quotations = self.citations.quotations(view)
+        yield from (finding for _, _, finding in quotations if finding)
         allowed = quotations if self._book.lab.file.lab.quotes else []
-        yield from constraints.findings(view, self._pinned, [each.span for each, _ in allowed])
+        yield from constraints.findings(view, self._pinned, [each.span for each, _, _ in allowed])
         yield from unjudged.findings(self._book, view)
         if view.page.original is not None:
             yield from languages.findings(self._originals[view.page.original], view)

@@ -15,6 +15,7 @@ from types import ModuleType
 
 MODULES = {
     "tree": "pages.tree",
+    "api": "pages.api",
     "evening": "pages.runs.evening",
     "lab-00": "pages.runs.lab_00",
     "lab-00b": "pages.runs.lab_00b",

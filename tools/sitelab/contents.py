@@ -1,9 +1,10 @@
 """Makes a page's content: from the HTML that Markdown made to the HTML that the site shows.
 
-The HTML is cleaned and parsed once. Then each part of the site changes the tree in turn.
+The HTML is cleaned and parsed once. Then each pass of `PASSES` changes the tree in turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures, offer_narrow_plots
 from sitelab.figures.embed import embed_figures
 from sitelab.figures.makers import MAKERS
-from sitelab.katex import Formulas
+from sitelab.katex import Formulas, RenderedFormula
 from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.line_breaks import (
     make_numbers_nonbreaking,
@@ -25,7 +26,7 @@ from sitelab.pages.line_breaks import (
 )
 from sitelab.pages.rebuild_cache import PageCache
 from sitelab.pages.recall_cards import mark_cards
-from sitelab.pages.tree import parse
+from sitelab.pages.tree import Element, parse
 from sitelab.theme.search_index import hide_from_search
 
 
@@ -78,6 +79,77 @@ class Content(NamedTuple):
     faults: list[Fault]
 
 
+@dataclass
+class Draft:
+    """A page on its way through the passes.
+
+    Attributes:
+        page: the content; each pass changes it.
+        source: the input.
+        root: the repository's folder.
+        draw: draws a formula, as `Formulas.draw` does.
+        mark: the mark of the page's own cards.
+        cards: the citations whose cards the page needs, by the cards' file names.
+        faults: the parts that can't be shown.
+    """
+
+    page: Element
+    source: Source
+    root: Path
+    draw: Callable[..., RenderedFormula]
+    mark: str
+    cards: dict[str, ResolvedCitation] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def _embed_pictures(draft: Draft) -> None:
+    language = draft.source.language
+    for name in embed_pictures(draft.page, draft.root / "docs", language):
+        why = f"docs/{FOLDER} has no figure {name}.svg in {language}"
+        draft.faults.append(Fault(f"{FOLDER}/{name}", why))
+
+
+def _embed_figures(draft: Draft) -> None:
+    language, url = draft.source.language, draft.source.url
+    for name in embed_figures(draft.page, MAKERS, language=language, url=url, root=draft.root):
+        why = f"there is no figure {name!r}; there are {', '.join(MAKERS)}"
+        draft.faults.append(Fault(f"figure-{name}", why))
+
+
+def _draw_formulas(draft: Draft) -> None:
+    for tex, error in draw_formulas(draft.page, draft.draw, language=draft.source.language):
+        draft.faults.append(Fault(tex, f"a formula that can't be drawn: {tex}: {error}"))
+
+
+def _link_citations(draft: Draft) -> None:
+    language, url, known = draft.source.language, draft.source.url, draft.source.citations
+    draft.cards = link_citations(draft.page, known, language=language, url=url, mark=draft.mark)
+
+
+class Pass(NamedTuple):
+    """A change of a page: its name, its function, and the passes that must come before it."""
+
+    name: str
+    change: Callable[[Draft], None]
+    after: tuple[str, ...] = ()
+
+
+# docs/reference/site.md says what each does and why it comes after others.
+PASSES = (
+    Pass("drawings", lambda draft: embed_drawings(draft.page, draft.source.language)),
+    Pass("search", lambda draft: hide_from_search(draft.page)),
+    Pass("plots", lambda draft: offer_narrow_plots(draft.page) if draft.source.judged else None),
+    Pass("pictures", _embed_pictures),
+    Pass("figures", _embed_figures),
+    Pass("long cells", lambda draft: mark_long_cells(draft.page)),
+    Pass("formulas", _draw_formulas, ("long cells",)),
+    Pass("numbers", lambda draft: make_numbers_nonbreaking(draft.page), ("drawings", "formulas")),
+    Pass("recall cards", lambda draft: mark_cards(draft.page, draft.source.cards)),
+    Pass("citations", _link_citations, ("long cells",)),
+    Pass("options", lambda draft: make_options_nonbreaking(draft.page), ("citations",)),
+)
+
+
 class Contents:
     """Makes the contents of pages, and makes each again only when its input has changed."""
 
@@ -98,27 +170,8 @@ class Contents:
         return self._cache.get_or_make(source.url, key, lambda: self._make(source, root))
 
     def _make(self, source: Source, root: Path) -> Content:
-        language, url = source.language, source.url
         page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
-        embed_drawings(page, language)
-        hide_from_search(page)
-        if source.judged:
-            offer_narrow_plots(page)
-        faults = [
-            Fault(f"{FOLDER}/{name}", f"docs/{FOLDER} has no figure {name}.svg in {language}")
-            for name in embed_pictures(page, root / "docs", language)
-        ]
-        faults += [
-            Fault(f"figure-{name}", f"there is no figure {name!r}; there are {', '.join(MAKERS)}")
-            for name in embed_figures(page, MAKERS, language=language, url=url, root=root)
-        ]
-        mark_long_cells(page)
-        faults += [
-            Fault(tex, f"a formula that can't be drawn: {tex}: {error}")
-            for tex, error in draw_formulas(page, self._formulas.draw, language=language)
-        ]
-        make_numbers_nonbreaking(page)
-        mark_cards(page, source.cards)
-        cards = link_citations(page, source.citations, language=language, url=url, mark=mark)
-        make_options_nonbreaking(page)
-        return Content(page.html(), mark, cards, faults)
+        draft = Draft(page, source, root, self._formulas.draw, mark)
+        for each in PASSES:
+            each.change(draft)
+        return Content(page.html(), mark, draft.cards, draft.faults)

@@ -22,6 +22,12 @@ def result(*metrics: Metric) -> Result:
     return Result(sections={"all": Section(status="complete", metrics=list(metrics))})
 
 
+@pytest.fixture(scope="module")
+def drawings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Every figure, by its file's name."""
+    return draw_figures(tmp_path_factory.mktemp("figures"))
+
+
 def draw_figures(folder: Path) -> dict[str, str]:
     crossover = Metric(id="tp.crossover.shardlab.gloo", value=180, unit="hidden", how="derived")
     metrics = [
@@ -33,8 +39,9 @@ def draw_figures(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in figures.write(result(*metrics), folder)}
 
 
-def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(tmp_path: Path) -> None:
-    drawings = draw_figures(tmp_path)
+def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(
+    drawings: dict[str, str],
+) -> None:
     stems = [
         f"{stem}{language}{narrow}"
         for stem in figures.FIGURES
@@ -60,8 +67,7 @@ def test_the_overlaps_caption_says_how_wide_the_drawn_model_is() -> None:
     assert f"tamaño oculto {timeline.HIDDEN}." in caption.es
 
 
-def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
-    drawings = draw_figures(tmp_path)
+def test_text_stays_text_in_the_readers_own_font(drawings: dict[str, str]) -> None:
     text = drawings["speed-up-light.svg"]
     assert "crosses at 180</text>" in text and "hidden size</text>" in text
     assert "gather</text>" in drawings["overlap-dark.svg"]
@@ -73,8 +79,13 @@ def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
         assert families and all("system-ui" in family for family in families)
 
 
-def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Path) -> None:
-    assert len(draw_figures(tmp_path)) == 32
+def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(
+    tmp_path: Path, drawings: dict[str, str]
+) -> None:
+    assert len(drawings) == 32
+    (tmp_path / "figures").mkdir()
+    for name, text in drawings.items():
+        (tmp_path / "figures" / name).write_text(text, "utf-8")
     written = figures.write(result(*make_step(128, "gloo", 0.8)), tmp_path)
     assert len(written) == 8 and all(path.name.startswith("speed-up-") for path in written)
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(

@@ -284,3 +284,41 @@ def test_a_commit_without_a_tag_is_found_among_those_before_the_notes(notes: Not
     done = notes.adopt()
     assert f"the notes read {read[:12]}: 4 of 4" in done.stdout, done.stdout
     assert notes.pin() == read
+
+
+def test_quotations_date_citations_next_to_which_nothing_is_named(notes: Notes) -> None:
+    lines = CODE.split("\n")
+    quoted = [(first, "\n".join(lines[first - 1 : first + 2])) for first in (8, 15)]
+    paragraphs = [f"`src/ring.py:{n + 2}-{n + 4}`\n\n```python\n{text}\n```" for n, text in quoted]
+    notes.write("\n\n".join(["# Rings", *paragraphs]) + "\n")
+    done = notes.adopt()
+    assert "the notes read v2: 2 of 2 citations fit; the next best" in done.stdout, done.stderr
+    assert notes.pin() == git(notes.code, "rev-parse", "v2")
+
+
+def test_of_tags_that_fit_alike_the_version_that_the_notes_name_is_taken(notes: Notes) -> None:
+    for tag in ("release-1.2.3", "release-1.2.30"):
+        (notes.code / "README").write_text(f"{tag}\n")
+        commit_all(notes.code, tag)
+        git(notes.code, "tag", tag)
+    text = NOTE.format(**{name: row + 5 for name, row in OLD.items()})
+    (notes.book / "docs/index.md").write_text("The notes read version 1.2.3.\n")
+    notes.write(text)
+    done = notes.adopt("docs/index.md", "--mirror", f"code={notes.code}")
+    assert "the notes read release-1.2.3: 4 of 4" in done.stdout
+    assert "the notes name this one" in done.stdout
+
+
+def test_of_two_tags_of_a_commit_the_one_that_is_named_or_shorter_is_the_release(
+    notes: Notes,
+) -> None:
+    git(notes.code, "tag", "v3-rc.1", "v3")
+    git(notes.code, "tag", "v0.3.0", "v3")
+    text = NOTE.format(**{name: row + 5 for name, row in OLD.items()})
+    notes.write(text)
+    assert "the notes read v3: 4 of 4" in notes.adopt().stdout
+    for name in ("lab.toml", "code-sha.txt", "citations.lock"):
+        (notes.book / "docs" / name).unlink()
+    notes.write(f"{text}\nThis is 0.3.0.\n")
+    assert "the notes read v0.3.0: 4 of 4" in notes.adopt().stdout
+    assert 'release = "v0.3.0"' in (notes.book / "docs/lab.toml").read_text()

@@ -216,6 +216,35 @@ def test_a_name_behind_the_citation_in_its_brackets_leaves_a_doubt(book: Path) -
         assert (row["state"], row["certain"]) == ("moved", certain)
 
 
+@pytest.mark.parametrize(
+    ("text", "certain"),
+    [
+        ("`build_frame` (`src/ring.py:17`)", True),
+        ("`build_frame` (`src/ring.py:17`), `Ring` (`src/ring.py:6-14`)", False),
+        ("`build_frame` (`src/ring.py:17-20`)", False),  # without the comment above it
+        ("`build_frame` (`src/ring.py:16-20`)", True),
+    ],
+)
+def test_lines_that_may_stand_for_others_are_not_certain(
+    book: Path, text: str, certain: bool
+) -> None:
+    code = CODE.replace("def build_frame", "# Builds one.\ndef build_frame")
+    (book / "src/ring.py").write_text(code)
+    (book / "src/notes.md").write_text(f"# A\n\n{text}\n")
+    commit_all(book, "notes")
+    edit(book, "import os\n" + code)
+    assert (audit(book)[0]["state"], audit(book)[0]["certain"]) == ("moved", certain)
+
+
+def test_a_name_in_another_spelling_is_the_same(book: Path) -> None:
+    (book / "src/notes.md").write_text("# A\n\nThe `BuildFrame` of `Ring`: `ring.py:11`.\n")
+    commit_all(book, "notes")
+    edit(book, MOVED)
+    row = audit(book)[0]
+    assert (row["state"], row["certain"]) == ("moved", False)
+    assert row["proposals"][0] == {"path": "src/ring.py", "start": 14, "end": 14}  # type: ignore[index]
+
+
 def test_a_comment_above_what_the_heading_names_yields_to_its_definition(book: Path) -> None:
     code = CODE.replace("def build_frame", "# What it does.\ndef build_frame")
     (book / "src/notes.md").write_text("# A\n\n## build_frame()\n\nSource: `ring.py:16`\n")
@@ -339,6 +368,7 @@ def test_windows_line_ends_survive_a_rewrite(book: Path) -> None:
     assert data.count(b"\r\n") == data.count(b"\n") and b"`ring.py:12`" in data
 
 
+@pytest.mark.ci
 def test_twenty_thousand_links_are_read(book: Path) -> None:
     links = "".join(f"- `build_frame` [here](ring.py#L{16 + n % 3})\n" for n in range(20_000))
     (book / "src/notes.md").write_text(f"# A\n\n{links}")

@@ -30,6 +30,8 @@ HONEST = [
     "    def add_one(number):\n        total   =  number+1\n        return total\n",
     "def add_one(number):\n    …\n    return total",
     "def add_one(number):\n    # ...\n    return total",
+    "def add_one(number):\n    # ... (中略。the sum) ...\n    return total",
+    "def add_one(number):\n    // … as before\n    return total",
     "total = number + 1",
     "# pkg/work.py\ndef add_one(number):\n    total = number + 1",
     "def add_one(…):\n    total = number + 1",
@@ -41,6 +43,21 @@ def test_a_quotation_of_the_cited_lines_is_no_finding(lab: Lab, quoted: str) -> 
     text = f"`add_one` is this (`pkg/work.py:L4-L6`):\n\n{fence(quoted)}"
     assert find(lab, text) == []
     assert find(lab, text, quotes=False) == []  # it is shorter than a run of 25 tokens
+
+
+def test_a_quotation_of_the_cited_lines_anchors_a_citation_that_names_nothing(lab: Lab) -> None:
+    assert find(lab, f"`pkg/work.py:L4-L6`\n\n{fence(ADD_ONE)}") == []
+    assert [code for code, _ in find(lab, "`pkg/work.py:L4-L6`")] == ["N209"]
+    slipped = find(lab, f"`pkg/work.py:L9-L11`\n\n{fence(ADD_ONE)}")
+    assert [code for code, _ in slipped] == ["N209", "N234"]
+    weak = find(lab, f"`pkg/work.py:L4-L6`\n\n{fence('    …')}")
+    assert [code for code, _ in weak] == ["N209"]
+
+
+def test_a_comment_for_what_is_left_out_is_no_missing_line(lab: Lab) -> None:
+    text = ADD_ONE.replace("+ 1", "+ 3").replace("\n    ret", "\n    # ... more\n    ret")
+    found = find(lab, f"`add_one` (`pkg/work.py:L4-L6`)\n\n{fence(text)}")
+    assert found == [("N234", "the file has no line “total = number + 3”")]
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def _axis_of(size: int) -> Axis:
 @pytest.mark.parametrize(
     ("heads", "groups", "message"),
     [
-        (6, 6, "tensor axis of size 4 does not divide 6 heads; choose"),
+        (2, 2, "tensor axis of size 4 does not divide 2 heads; choose"),
         (8, 2, "tensor axis of size 4 does not divide 2 key-value groups; choose"),
-        (12, 8, "12 heads do not form 8 equal key-value groups"),
+        (8, 3, "8 heads do not form 3 equal key-value groups"),
         (20, 20, "hidden size 32 is not a multiple of 20 heads"),
     ],
 )

@@ -148,6 +148,15 @@ def wrong_positions(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
+@supports(SUPPORTS)
+def rotated_by_own_rows(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    rows = lambda tokens: torch.arange(tokens) % (tokens // grid.tensor.size)  # noqa: E731
+    for block in model.layers.values() if model.partial else ():
+        block.context = SimpleNamespace(positions=rows, attend=ContextParallel(grid.context).attend)
+    return model
+
+
 def uneven(step: int) -> tuple[Any, Tensor]:
     tokens, targets = batch(step)
     targets = targets.clone()

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.fsdp import FSDP
-from shardlab.gpt.config import LLAMA, GPTConfig
+from shardlab.gpt.config import LLAMA, GPTConfig, RopeScaling
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole_parameters
@@ -37,12 +37,19 @@ LLAMA_CONFIG: dict[str, Any] = {
     "rope_theta": 500.0, "initializer_range": 0.1, "torch_dtype": "float32",
 }  # fmt: skip
 QWEN = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
+QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+MISTRAL = {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 4,
+}  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {
     "llama": LLAMA_CONFIG,
     "tied": LLAMA_CONFIG | {"tie_word_embeddings": True},
     "a key a head, bf16": LLAMA_CONFIG | {"num_key_value_heads": HEADS, "torch_dtype": "bfloat16"},
     "qwen2": LLAMA_CONFIG | QWEN,
     "qwen2, tied": LLAMA_CONFIG | QWEN | {"tie_word_embeddings": True},
+    "qwen3": LLAMA_CONFIG | QWEN3 | {"head_dim": 6, "rope_scaling": LLAMA3},
 }
 GRIDS = [
     {}, {"tensor": 2}, {"pipeline": 2}, {"tensor": 4}, {"pipeline": 4},
@@ -53,14 +60,17 @@ GRIDS = [
 
 def tensors(config: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Random tensors with transformers' names and shapes."""
-    keys = HIDDEN // HEADS * config["num_key_value_heads"]
+    head = config.get("head_dim", HIDDEN // HEADS)
+    queries, keys = head * HEADS, head * config["num_key_value_heads"]
     shapes: dict[str, tuple[int, ...]] = {"embed_tokens": (VOCAB, HIDDEN), "norm": (HIDDEN,)}
     for i in range(LAYERS):
         layer = f"layers.{i}."
         shapes |= {f"{layer}{name}layernorm": (HIDDEN,) for name in ("input_", "post_attention_")}
-        for name, rows in (("q", HIDDEN), ("k", keys), ("v", keys)):
+        for name, rows in (("q", queries), ("k", keys), ("v", keys)):
             shapes[f"{layer}self_attn.{name}_proj"] = rows, HIDDEN
-        shapes[f"{layer}self_attn.o_proj"] = HIDDEN, HIDDEN
+        shapes[f"{layer}self_attn.o_proj"] = HIDDEN, queries
+        if config["model_type"] == "qwen3":
+            shapes |= {f"{layer}self_attn.{name}_norm": (head,) for name in "qk"}
         shapes |= {f"{layer}mlp.{name}_proj": (FFN, HIDDEN) for name in ("gate", "up")}
         shapes[f"{layer}mlp.down_proj"] = HIDDEN, FFN
     named = {f"model.{name}.weight": shape for name, shape in shapes.items()}
@@ -199,18 +209,36 @@ def test_a_rank_reads_its_own_slices_alone(pool: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "mistral"}, "model_type = 'mistral' isn't supported, only \"llama\" or"),
+        ({"model_type": "gemma"}, "model_type = 'gemma' isn't supported, only \"llama\" or"),
         ({"architectures": ["LlamaModel"]}, "architectures = .*only .*LlamaForCausalLM"),
         ({"attention_bias": True}, "attention_bias = True isn't supported, only false"),
         ({"mlp_bias": True}, "mlp_bias = True"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling = "),
-        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "rope_type = 'yarn'"),
+        (
+            {"rope_scaling": {"rope_type": "longrope"}},
+            "rope_type = 'longrope' isn't supported, only",
+        ),
+        (
+            {"rope_scaling": {"type": "linear"}},
+            "linear rope has no settings, and here it takes factor",
+        ),
+        ({"rope_scaling": {"type": "linear", "factor": 0.5}}, "factor = 0.5 of the rates"),
+        ({"rope_scaling": {"type": "linear", "factor": "2"}}, r"Expected `float`, got `str`"),
+        ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1.0}}, "low_freq_factor = 1.0 must be"),
+        ({"rope_scaling": LLAMA3 | {"mscale": 1.0}}, "llama3 rope has .*mscale.* here it takes"),
+        ({"rope_scaling": LLAMA3, "rope_theta": 1.0}, "rope_base = 1.0 is scaled"),
+        (
+            {"rope_parameters": {"rope_theta": 9.0, "factor": 2.0}},
+            "default rope has factor, and here it takes none",
+        ),
         ({"rope_parameters": [1]}, "rope_parameters is no object"),
-        ({"sliding_window": 4096}, "sliding_window = 4096"),
-        ({"use_sliding_window": True}, "use_sliding_window = True"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types = .*sliding"),
-        ({"head_dim": 64}, "hidden_size / num_attention_heads = 2 .* head_dim = 64 the same"),
-        ({"num_attention_heads": 7}, "num_attention_heads = 2.28571 must be whole"),
+        (
+            {"sliding_window": 4},
+            "sliding_window = 4 is shorter .* set max_position_embeddings to 4",
+        ),
+        (MISTRAL | {"max_position_embeddings": 8192}, "sliding_window = 4096 is shorter"),
+        ({"layer_types": ["linear_attention"]}, "layer_types = .*linear_attention"),
+        ({"num_attention_heads": 7}, "hidden size 16 is not a multiple of 7 heads"),
+        ({"head_dim": 3}, "a head of 3 has an odd number"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu' isn't supported, only \"silu\""),
         ({"torch_dtype": "float8"}, "torch_dtype = 'float8'"),
         ({"quantization_config": {}}, "unknown field `quantization_config`"),
@@ -234,6 +262,12 @@ def test_a_config_is_read_in_the_forms_of_transformers_4_and_5(tmp_path: Path) -
     (tmp_path / hf.CONFIG).write_text(json.dumps(newer), "utf-8")
     config = read_config(tmp_path)
     assert (config.rope_base, config.dtype, config.norm_eps) == (500.0, torch.bfloat16, 1e-6)
+    for window in ({}, {"sliding_window": None}, {"sliding_window": 8}):
+        (tmp_path / hf.CONFIG).write_text(json.dumps(newer | MISTRAL | window), "utf-8")
+        assert read_config(tmp_path) == config
+    for scaled in ({"rope_scaling": LLAMA3}, {"rope_parameters": LLAMA3 | {"rope_theta": 500.0}}):
+        (tmp_path / hf.CONFIG).write_text(json.dumps(newer | scaled), "utf-8")
+        assert read_config(tmp_path).rope_scaling == RopeScaling(**LLAMA3)
     qwen = (
         newer | QWEN | {"use_sliding_window": False, "sliding_window": 32, "max_window_layers": 2}
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.site.reader import OpenReader
@@ -37,3 +39,16 @@ def test_what_is_printed_from_the_dark_palette_is_dark_on_white(
     page.emulate_media(media="print", color_scheme="dark")
     reader.until("() => document.getAnimations().length === 0")  # colours fade over
     assert page.evaluate(BRIGHT) == []
+
+
+@pytest.mark.ci
+def test_the_claims_take_few_sheets_and_no_table_is_cut(open_reader: OpenReader) -> None:
+    reader = open_reader()
+    page = reader.read("experiments/35-allreduce-costs/CLAIMS/")
+    pdf = page.pdf(format="A4", margin=dict.fromkeys(("top", "right", "bottom", "left"), "1.5cm"))
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 10  # 8 here; 30 in one column
+    reader.read("theory/01-collectives/")
+    page.emulate_media(media="print")
+    reader.resize(680, 1000)  # a sheet's width without its margins
+    cut = "all => all.filter(table => table.getBoundingClientRect().right > innerWidth).length"
+    assert page.locator(".md-content table").evaluate_all(cut) == 0

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from costlab.layouts import memory, model, model_config, runs, stack_memory
 from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
-from shardlab.proofs.formulas import memory
-from shardlab.proofs.formulas.memory import Model, Plan
 from shardlab.proofs.schedules.timeline import bubble, peak_live
 from sitelab.figures import collective, quantities, schedule
 from sitelab.figures import memory as account
@@ -62,6 +63,7 @@ TURN = """([name, turns]) => turns.map(turn => {
         parseFloat(box.style.width)])),
     curve: figure.querySelector(".play-curve")?.getAttribute("points"),
     none: figure.querySelector(".play-warning")?.hidden === false,
+    warning: figure.querySelector(".play-warning")?.textContent,
   };
 })"""
 Turns = list[list[tuple[str, Any]]]
@@ -82,61 +84,147 @@ def turn_controls(reader: Reader, name: str, turns: Turns) -> list[Any]:
     return list(answers)
 
 
-PLANS = [
-    (Model(layers=4, hidden=64, heads=4, sequence=32, vocabulary=256), Plan(recipe="fp32")),
-    (
-        Model(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200),
-        Plan(tensor=8, stages=4, data=32, micro_batches=48, sequence_parallel=True,
-             recompute="selective", zero=1),
-    ),
-    (
-        Model(layers=48, hidden=6144, heads=64, sequence=4096, vocabulary=51200),
-        Plan(tensor=8, stages=2, data=4, micro_batch=4, micro_batches=1, recompute="full", zero=3),
-    ),
-    (
-        Model(layers=48, hidden=6144, heads=64, sequence=8192, vocabulary=51200, experts=16,
-              top_k=4),
-        Plan(tensor=2, stages=4, data=4, micro_batches=8, chunks=3, context=2, expert=8, zero=2,
-             sequence_parallel=True),
-    ),
-    *(account.MODELS[name] for name in ("Llama 3 8B", "Llama 3 70B", "Llama 3.1 405B")),
-]  # fmt: skip
-SWEEP = [
-    (
-        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000, experts=e),
-        Plan(tensor=t, stages=p, data=4, micro_batch=2, micro_batches=6, sequence_parallel=s,
-             recompute=r, zero=z, recipe=of, chunks=1 + e // 4, context=1 + e // 8, expert=2),
-    )
-    for t, p, s, r, z, of, e in itertools.product(
-        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), memory.RECIPES, (0, 4, 8))
-] + [
-    (
-        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000, ffn=2816, groups=g),
-        Plan(tensor=t, stages=p, data=4, micro_batches=6, sequence_parallel=s, recompute=r, zero=z),
-    )
-    for t, p, s, r, z, g in itertools.product(
-        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), (4, 16))
-]  # fmt: skip
+PRESETS = account.load_presets()
+CARDS = {"card": "H100"}
 
 
-@pytest.mark.parametrize("plans", [PLANS, pytest.param(SWEEP, marks=pytest.mark.ci)])
-def test_the_calculator_says_what_the_formulas_do(
-    reader: Reader, plans: list[tuple[Model, Plan]]
-) -> None:
-    turns = [[*vars(model).items(), *vars(plan).items()] for model, plan in plans]
-    for (model, plan), answer in zip(plans, turn_controls(reader, "memory", turns), strict=True):
-        lines: dict[str, float] = {}
-        for line in memory.account(model, plan):
-            key = account.row_key(line, gated=bool(model.ffn))
-            lines[key] = lines.get(key, 0) + line.bytes
-        assert answer["lines"] == pytest.approx(lines, rel=1e-12)
+def random_settings(count: int, seed: int) -> list[dict[str, Any]]:
+    """Return settings, some of them impossible, of which each control has several."""
+    draw = random.Random(seed)
+    choices: dict[str, tuple[Any, ...]] = {
+        "layers": (4, 8, 12), "hidden": (64, 96), "heads": (4, 8, 12), "kv_heads": (0, 2, 4, 8),
+        "head_size": (0, 0, 16), "ffn": (0, 96), "vocabulary": (1000, 4096), "gated": (0, 1),
+        "tied": (0, 1), "experts": (0, 0, 4, 8), "top_k": (1, 2), "expert_ffn": (0, 32),
+        "shared_ffn": (0, 32), "shared_gate": (0, 1), "dense_layers": (0, 1, 20),
+        "positions": (0, 0, 32, 128), "norm": ("layer", "rms"), "bias": (0, 1),
+        "qkv_bias": (0, 1), "qk_norm": (0, 1), "embedding_norm": (0, 1), "dropout": (0, 1),
+        "tensor": (1, 2, 4), "stages": (1, 2, 4), "data": (1, 2, 4), "context": (1, 1, 2),
+        "chunks": (1, 1, 2), "expert": (1, 2), "expert_tensor": (1, 1, 2),
+        "sequence_parallel": (0, 1), "micro_batch": (1, 2), "micro_batches": (1, 4, 6, 8),
+        "sequence": (63, 64, 128), "recompute": model.RECOMPUTE, "recompute_layers": (0, 0, 1),
+        "attention": model.ATTENTION, "zero": (0, 1, 2, 3), "activation": (2, 4),
+        "weight": (2, 4), "gradient": (2, 4, 6), "optimizer": (0, 8, 12), "logits": (2, 4),
+        "gathered": (1, 2), "pad": (1, 128), "loss_copies": (0, 1, 2), "compiled": (0, 1),
+        "whole_logits": (0, 1), "gathered_inputs": (0, 1), "unfused_norms": (0, 1),
+        "layers_of_stages": ("", "", "", "3,5", "2,2,4", "1,2,1,4"),
+    }  # fmt: skip
+    flags = {name for name, values in choices.items() if values == (0, 1) and name != "zero"}
+    drawn = []
+    for _ in range(count):
+        at = {name: draw.choice(values) for name, values in choices.items()}
+        at |= {name: bool(at[name]) for name in flags}
+        if draw.random() < 0.6 and at["stages"] * at["chunks"] > 1:
+            at["layers_of_stages"] = ""
+        drawn.append(at | {"card": draw.choice([*runs.CARDS])})
+    return drawn
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(6000, marks=pytest.mark.ci)])
+def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader, count: int) -> None:
+    words = load_words("en")["memory"]
+    settings = [at | CARDS for at in PRESETS.values()] + random_settings(count, seed=count)
+    turns = [[(k, v) for k, v in at.items() if k not in ("model", "program")] for at in settings]
+    counted = 0
+    for at, shown in zip(settings, turn_controls(reader, "memory", turns), strict=True):
+        try:
+            model.check(*account.read_plan(at))
+        except model.LayoutError as why:
+            assert shown["none"], (why, at)
+            assert set(shown["answers"].values()) == {"–"}
+            continue
+        assert not shown["none"], (shown["warning"], at)
+        counted += 1
+        lines = {key: value for key, value in account.count_lines(at).items() if value}
+        assert shown["lines"] == pytest.approx(lines, rel=1e-12), at
         sums = {
-            kind: quantities.format_bytes(memory.total(model, plan, kind)) for kind in account.KINDS
+            kind: quantities.format_bytes(
+                sum(value for key, value in lines.items() if key.startswith(f"{kind}/"))
+            )
+            for kind in memory.KINDS
         }
-        assert answer["sums"] == {
-            **sums,
-            "whole": quantities.format_bytes(memory.total(model, plan)),
-        }
+        assert shown["sums"] == {**sums, "whole": quantities.format_bytes(sum(lines.values()))}
+        assert shown["answers"] == account.answer(at, words)
+    assert counted > count / 20 + len(PRESETS) - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("Llama 3 8B", 8.03), ("Llama 3 70B", 70.55), ("Llama 3.1 405B", 405.85), ("Qwen3 8B", 8.19),
+     ("Qwen3 32B", 32.76), ("Qwen3 30B-A3B", 30.53), ("Mixtral 8x7B", 46.70)],
+)  # fmt: skip
+def test_a_model_of_the_list_has_the_parameters_of_its_card(name: str, parameters: float) -> None:
+    sizes, plan = account.read_plan(PRESETS[name])
+    model.check(sizes, plan)
+    counted = sum(memory.parameters(sizes, model.Plan(), 0))
+    assert round(counted / 1e9, 2) == parameters
+
+
+def test_the_spread_is_that_of_the_published_runs() -> None:
+    shares = [
+        measured / stack_memory.estimate(held).likely
+        for run, held, measured in stack_memory.published_ranks()
+        if run.gb
+    ]
+    spread = account.measure_spread()
+    within = [spread["low"] <= share <= spread["high"] for share in shares]
+    assert spread["runs"] == len(shares)
+    assert sum(within) / len(within) == pytest.approx(0.8, abs=0.02)
+
+
+CONFIG = {
+    "model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048, "vocab_size": 151936,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128,
+    "num_experts_per_tok": 8, "intermediate_size": 6144, "moe_intermediate_size": 768,
+    "tie_word_embeddings": False, "rope_theta": 1e6, "mlp_only_layers": [], "sliding_window": None,
+}  # fmt: skip
+GPT2_CONFIG = {
+    "model_type": "gpt2", "n_layer": 12, "n_head": 12, "n_embd": 768, "vocab_size": 50257,
+    "n_positions": 512, "n_inner": None,
+}  # fmt: skip
+CONFIGS: list[dict[str, Any]] = [
+    CONFIG,
+    GPT2_CONFIG,
+    CONFIG | {"tie_word_embeddings": True, "model_type": "qwen2_moe"},
+    CONFIG | {"kv_lora_rank": 512},
+    CONFIG | {"model_type": "deepseek_v3"},
+    CONFIG | {"hidden_size": "2048"},
+    CONFIG | {"vocab_size": None},
+    CONFIG | {"attention_bias": True},
+    CONFIG | {"decoder_sparse_step": 2},
+    CONFIG | {"model_type": "__proto__"},
+]
+PASTE = """async text => {
+  const figure = document.querySelector("#figure-memory");
+  figure.querySelector("[name=config]").value = text;
+  figure.querySelector(".play-paste button").click();
+  return [figure.querySelector(".play-paste .play-note").textContent,
+    Object.fromEntries([...figure.querySelectorAll(".play-control :is(input, select)")].map(
+      field => [field.name, field.type === "checkbox" ? field.checked : field.value]))];
+}"""
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_pasted_config_is_read_as_fits_reads_it(
+    reader: Reader, tmp_path: Path, config: dict[str, Any]
+) -> None:
+    page = reader.read(PLACES["memory"])
+    before = page.evaluate(PASTE, "[")[1]
+    said, fields = page.evaluate(PASTE, json.dumps(config))
+    words = load_words("en")["memory"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    try:
+        settings = model_config.read_config(tmp_path)
+    except model.LayoutError:
+        assert said != words["was-read"]
+        assert fields == before
+        return
+    assert said == words["was-read"]
+    at = {
+        name: value if isinstance(value, bool | str) else int(fields[name])
+        for name, value in asdict(model.Model(layers=1, hidden=1, heads=1, vocabulary=1)).items()
+    }
+    at |= {name: fields[name] for name, value in at.items() if isinstance(value, bool | str)}
+    assert model.Model(**at) == model.Model(**settings)
 
 
 KEYS = [

@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from costlab.layouts.memory import live_pieces
 from shardlab.context.zigzag import visible_slices
 from shardlab.proofs import causal_work
 from shardlab.proofs.collective import Call
-from shardlab.proofs.formulas import memory
-from shardlab.proofs.formulas.memory import live_micro_batches
 from shardlab.proofs.formulas.seconds import steps
 from sitelab.figures import memory_step, quantities, ring, zigzag
 from sitelab.figures.embed import load_words
-from sitelab.figures.memory import KINDS, MODELS
+from sitelab.figures.memory_step import KINDS
 from tests.site.figures.test_figures import PLACES, TURN
 from tests.site.reader import Reader
 
@@ -191,16 +189,16 @@ def test_each_step_of_the_causal_square_is_drawn_as_it_is_counted(
 
 # ------------------------------------------------------------------ memory over two steps
 
-MEMORIES = [*itertools.product(memory_step.NAMES, memory_step.MICRO_BATCHES, memory.RECOMPUTE)]
+MEMORIES = [*itertools.product(memory_step.NAMES, memory_step.MICRO_BATCHES, memory_step.BACKWARD)]
 
 
 @pytest.mark.parametrize(("name", "micro_batches", "recompute"), MEMORIES)
 def test_memory_over_a_step_is_the_accounts_and_ends_as_it_began(
     name: str, micro_batches: int, recompute: str
 ) -> None:
-    model, plan = MODELS[name]
-    plan = replace(plan, recompute=recompute, micro_batches=micro_batches)
-    wanted = [memory.total(model, plan, kind) for kind in KINDS]
+    held, plan = memory_step.count_kinds(name, micro_batches, recompute)
+    activation = sum(held[kind] for kind in ("activations", "logits", "buffers"))
+    wanted = [held["weights"], held["gradients"], held["optimizer"], activation]
     parts = memory_step.count_bytes(name, recompute)
     assert parts.master + parts.moments == wanted[2]
     for keeps in (False, True):
@@ -216,7 +214,7 @@ def test_memory_over_a_step_is_the_accounts_and_ends_as_it_began(
         assert points[-1].bytes[3] == pytest.approx(0, abs=1)
         live = max(sum(s.kind == "F" for s, _ in traced[: n + 1]) -
                    sum(s.kind == "B" for s, _ in traced[:n]) for n in range(half))  # fmt: skip
-        assert live - 1 <= live_micro_batches(plan)[0] <= live
+        assert live - 1 <= live_pieces(plan, 0) <= live
         peak = sum(memory_step.find_peak(points).bytes)
         if keeps or micro_batches > plan.stages:
             assert peak == pytest.approx(sum(wanted), rel=1e-12)
@@ -321,20 +319,21 @@ def test_pieces_travel_only_if_motion_is_wanted(browser: Any, served: str) -> No
         reader.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "language"), [*zip(NAMES, ("es/", "", "es/"), strict=True)])
 def test_scripts_leave_the_first_picture_as_it_was_built(
-    browser: Any, served: str, reader: Reader, name: str
+    browser: Any, served: str, reader: Reader, name: str, language: str
 ) -> None:
     plain = Reader(browser, served, java_script_enabled=False)
-    parts = ("[role=img]", ".play-answers", ".play-moment", ".play-legend")
-    for language in ("", "es/"):
-        place = language + PLACES[name]
-        built = [plain.read(place).locator(f"#figure-{name} {part}").text_content()
-                 for part in parts]  # fmt: skip
-        page = reader.read(place)
-        drawn = [page.locator(f"#figure-{name} {part}").text_content() for part in parts]
-        assert drawn == built
+    place = language + PLACES[name]
+    drawings = []
+    for page in (plain.read(place), reader.read(place)):
+        drawings.append(
+            [page.locator(f"#figure-{name} {part}").text_content()
+             for part in ("[role=img]", ".play-answers", ".play-moment", ".play-legend")]
+        )  # fmt: skip
     plain.close()
+    built, drawn = drawings
+    assert drawn == built
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -82,6 +82,7 @@ def test_a_missing_page_is_styled_and_leads_home_in_both_languages(
     reader.close()
 
 
+@pytest.mark.parametrize("host", [""], indirect=True)
 def test_a_missing_page_is_accessible_in_both_palettes(browser: Any, host: str, axe: str) -> None:
     reader = Reader(browser, host, viewport={"width": 1440, "height": 900})
     for scheme in ("light", "dark"):

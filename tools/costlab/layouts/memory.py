@@ -10,6 +10,7 @@ q, the columns of the queries; x, the width of the shared experts; y, that of an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
@@ -85,8 +86,8 @@ def padded_words(model: Model, plan: Plan) -> int:
     return -(-model.vocabulary // multiple) * multiple
 
 
-def activation_bytes(terms: Sequence[Term], model: Model, plan: Plan) -> float:
-    """Return the bytes of some terms, of one layer and micro-batch."""
+def rank_elements(term: Term, model: Model, plan: Plan) -> float:
+    """Return the elements of a term that a rank has, of one layer and micro-batch."""
     size = letters(model, plan)
     shared = plan.tensor if plan.sequence_parallel else 1
     # The ranks that share an expert all receive its rows, and each keeps its part of the columns.
@@ -94,15 +95,18 @@ def activation_bytes(terms: Sequence[Term], model: Model, plan: Plan) -> float:
         "always": plan.tensor, "sequence": shared, "never": 1, "expert": shared,
         "groups": min(plan.tensor, model.kv_heads), "rows": shared / plan.expert_tensor,
     }  # fmt: skip
-    return sum(
-        (term.width or plan.activation) * term.number * prod(size[letter] for letter in term.of)
-        / cut[term.cut] for term in terms
-    )  # fmt: skip
+    return term.number * prod(size[letter] for letter in term.of) / cut[term.cut]
 
 
-def layer_terms(model: Model, plan: Plan, layer: int) -> tuple[list[Term], list[Term]]:
+def term_bytes(term: Term, model: Model, plan: Plan) -> float:
+    """Return the bytes of a term on a rank, of one layer and micro-batch."""
+    return (term.width or plan.activation) * rank_elements(term, model, plan)
+
+
+def layer_terms(model: Model, plan: Plan, has_experts: bool) -> tuple[list[Term], list[Term]]:
     """Return what a layer keeps for backward, and what of it is the core of its attention."""
-    terms = [*ATTENTION, *(MASKS if model.dropout else ())]
+    terms = [*ATTENTION, norm_statistics("norm-statistics", 2, model)]
+    terms += MASKS if model.dropout else ()
     core = list(FUSED)
     if plan.attention == "unfused":  # it repeats the keys and values of each group
         terms = [Term("key-value", 2, "sbq") if t.key == "key-value" else t for t in terms]
@@ -114,7 +118,7 @@ def layer_terms(model: Model, plan: Plan, layer: int) -> tuple[list[Term], list[
     gated = account.GATED if model.gated else PLAIN
     if plan.gathered_inputs:
         gated = (gated[0]._replace(cut="never"), *gated[1:])
-    if not model.has_experts(layer):
+    if not has_experts:
         return [*terms, *gated], core
     terms += [*EXPERTS, *(GATED_EXPERT if model.gated else PLAIN_EXPERT)]
     if model.shared_ffn:
@@ -123,26 +127,23 @@ def layer_terms(model: Model, plan: Plan, layer: int) -> tuple[list[Term], list[
     return terms, core
 
 
-def layer_bytes(model: Model, plan: Plan, layer: int) -> tuple[float, float]:
-    """Return the bytes that a layer keeps for a micro-batch, and what backward makes again."""
-    terms, core = layer_terms(model, plan, layer)
-    whole = activation_bytes(terms, model, plan)
-    scores = activation_bytes(core, model, plan)
-    whole += 2 * norm_statistics(model, plan)
+def kept_terms(model: Model, plan: Plan, has_experts: bool) -> tuple[list[Term], list[Term]]:
+    """Return what a layer keeps of a micro-batch, and what backward makes again."""
+    terms, core = layer_terms(model, plan, has_experts)
     if plan.recompute in ("full", "alternate"):
-        terms = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
+        kept = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
         if plan.compiled:
-            terms = [term for term in terms if term.key != "fc2-output"]
-        return activation_bytes(terms, model, plan), whole + scores
+            kept = [term for term in kept if term.key != "fc2-output"]
+        return kept, [*terms, *core]
     if plan.recompute == "selective" and plan.attention == "unfused":
-        return whole, scores
-    return whole + scores, 0
+        return terms, core
+    return [*terms, *core], []
 
 
-def norm_statistics(model: Model, plan: Plan) -> float:
-    """Return the bytes that one norm keeps for each of its rows: a mean and a deviation."""
+def norm_statistics(key: str, norms: int, model: Model) -> Term:
+    """Return what norms keep for each of their rows: a mean, if they have one, and a deviation."""
     each = 2 if model.norm == "layer" else 1
-    return activation_bytes([Term("statistics", each, "sb", "sequence", STATISTICS)], model, plan)
+    return Term(key, norms * each, "sb", "sequence", STATISTICS)
 
 
 def layer_parameters(model: Model, plan: Plan, layer: int) -> tuple[int, int]:
@@ -206,63 +207,92 @@ def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]
     return root + layer * plan.gathered, 1.5 * root + backward
 
 
-def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
-    """Return the bytes that a rank of a stage holds, by kind."""
+def _fsdp_buffers(
+    model: Model, plan: Plan, stage: int, *, loss: float, made: float, logits: float
+) -> tuple[float, float, float]:
+    """Return what FSDP's loss and backward need in addition, and what it sends or receives."""
+    output = logits * plan.activation / plan.logits
+    gathered, backward = _gathered_bytes(model, plan, stage)
+    # torch's loss over tensor ranks has one more copy than its eager loss.
+    loss += gathered + logits * (plan.tensor > 1 < plan.loss_copies)
+    made += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
+    if plan.context > 1:  # torch gathers the keys and values of all context ranks
+        made += term_bytes(Term("key-value", 2 * plan.context, "sbq"), model, plan)
+    sent = 0.0
+    if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
+        message = term_bytes(account.CHECKPOINT, model, plan)
+        sent = message * (plan.micro_batches + live_pieces(plan, stage))
+        sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
+    # The loss and the layer that runs again come one after the other. FSDP's programs have
+    # expandable segments, so one uses what the other had; runs of others needed their sum.
+    if loss > made - logits:
+        return loss, 0.0, sent
+    return 0.0, made - logits, sent
+
+
+def _state_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
     dense, experts = parameters(model, plan, stage)
     replicas = plan.data * plan.context
     copies = max(1, plan.tensor * replicas // (plan.expert * plan.expert_tensor))
-
-    def state(width: int, least: int) -> float:
+    lines: dict[tuple[str, str], float] = {}
+    for kind, width, least in (("weights", plan.weight, 3), ("gradients", plan.gradient, 2),
+                               ("optimizer", plan.optimizer, 1)):  # fmt: skip
         shared = plan.zero >= least
-        return width * (dense / (replicas if shared else 1) + experts / (copies if shared else 1))
+        lines[kind, "shared"] = width * dense / (replicas if shared else 1)
+        lines[kind, "experts"] = width * experts / (copies if shared else 1)
+    return lines
+
+
+def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
+    """Return the bytes that a rank of a stage holds, by kind and by what holds them."""
+    lines = _state_lines(model, plan, stage)
+
+    def add(kind: str, term: Term, times: float = 1) -> None:
+        key = (kind, term.key)
+        lines[key] = lines.get(key, 0.0) + times * term_bytes(term, model, plan)
 
     layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
-    saved, made = 0.0, 0.0
-    recomputed = len(layers) if plan.recompute_layers == 0 else plan.recompute_layers
-    for place, layer in enumerate(layers):
-        no = plan.changed(recompute="none") if place >= recomputed else plan
-        bytes_kept, again = layer_bytes(model, no, layer)
-        saved, made = saved + bytes_kept, max(made, again)
-    live = live_pieces(plan, stage)
-    first = [TOKENS, *(account.FIRST if model.dropout else ())]
-    once = activation_bytes(first, model, plan) * live if stage == 0 else 0.0
+    live, first = live_pieces(plan, stage), min(plan.micro_batches, 2 * plan.stages)
+    made, never = 0.0, plan.changed(recompute="none")
+    recomputed = plan.recompute_layers or len(layers)
+    alike = Counter(
+        (place < recomputed, model.has_experts(layer)) for place, layer in enumerate(layers)
+    )
+    for (again, has_experts), number in alike.items():
+        kept, made_again = kept_terms(model, plan if again else never, has_experts)
+        for term in kept:
+            add("activations", term, live * number)
+        made = max(made, sum(term_bytes(term, model, plan) for term in made_again))
+    if stage == 0:
+        for term in (TOKENS, *(account.FIRST if model.dropout else ())):
+            add("activations", term, live if plan.chunks == 1 else first)
     logits = loss = 0.0
-    message = activation_bytes([account.CHECKPOINT], model, plan)
-    held = 2 * message * (plan.stages > 1)  # an output and a gradient that are sent or received
     if stage == plan.stages - 1:
-        last = list(account.LAST[:2])
+        norm_input, head_input, scores = account.LAST
         if plan.gathered_inputs:
-            last[1] = last[1]._replace(cut="never")
-        once += activation_bytes(last, model, plan) + norm_statistics(model, plan)
+            head_input = head_input._replace(cut="never")
+        for term in (norm_input, head_input, norm_statistics("final-norm-statistics", 1, model)):
+            add("activations", term)
         # The loss also has the head's own output, and a gradient as wide as the logits.
-        kept = account.LAST[2]._replace(cut="never" if plan.whole_logits else "always")
-        logits = activation_bytes([kept._replace(width=plan.logits)], model, plan)
-        output = activation_bytes([kept._replace(width=plan.activation)], model, plan)
-        # torch's loss over tensor ranks has one more copy than its eager loss.
-        more = plan.zero == 3 and plan.tensor > 1 < plan.loss_copies
-        loss = output + (plan.loss_copies + more) * logits
+        scores = scores._replace(cut="never" if plan.whole_logits else "always", width=plan.logits)
+        add("logits", scores)
+        logits = lines["logits", "logits"]
+        loss = logits * (plan.activation / plan.logits + plan.loss_copies)
+    # An output and a gradient are sent or received.
+    sent = 2 * term_bytes(account.CHECKPOINT, model, plan) * (plan.stages > 1)
     if plan.zero == 3:
-        gathered, backward = _gathered_bytes(model, plan, stage)
-        loss += gathered
-        made += backward + activation_bytes(BACKWARD, model, plan)
-        if plan.context > 1:  # torch gathers the keys and values of all context ranks
-            both = [Term("key-value", 2 * plan.context, "sbq")]
-            made += activation_bytes(both, model, plan)
-        if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
-            held = message * (plan.micro_batches + live)
-            if stage == plan.stages - 1:  # and keeps the outputs of all
-                held += (plan.micro_batches - 1) * output
-    # The loss and the layer that runs again come one after the other. FSDP's programs have
-    # expandable segments, so one uses what the other had; runs of others needed their sum.
-    buffers = held + (max(loss, made - logits) if plan.zero == 3 else loss + made)
-    return {
-        "weights": state(plan.weight, 3),
-        "gradients": state(plan.gradient, 2),
-        "optimizer": state(plan.optimizer, 1),
-        "activations": saved * live + once,
-        "logits": logits,
-        "buffers": buffers,
-    }
+        loss, made, sent = _fsdp_buffers(model, plan, stage, loss=loss, made=made, logits=logits)
+    lines["buffers", "of-loss"], lines["buffers", "of-backward"] = loss, made
+    lines["buffers", "sent"] = sent
+    return lines
+
+
+def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
+    """Return the bytes that a rank of a stage holds, by kind."""
+    held = dict.fromkeys(KINDS, 0.0)
+    for (kind, _), count in rank_lines(model, plan, stage).items():
+        held[kind] += count
+    return held
 
 
 def all_ranks(model: Model, plan: Plan) -> list[dict[str, float]]:

@@ -25,9 +25,12 @@ from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, Lab, load, repository_root
 from notelab.lab.lab_file import LabFile
 from notelab.lab.lock import LOCK_FILE, Lock
+from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates
+from notelab.page.citation import Span
 from notelab.page.permalink import is_commit, normalize_repository
 from notelab.report.outcome import Report
+from notelab.rules.constraints import split_quotation
 from notelab.sources.answers import WORKTREE
 from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
 from notelab.sources.git.url import check_url
@@ -40,6 +43,7 @@ class _Note(msgspec.Struct):
     path: Path
     lines: list[str]
     candidates: list[Candidate]
+    quotations: dict[Span, str]  # by the citation that each follows
 
 
 class _Source(msgspec.Struct):
@@ -139,7 +143,9 @@ def _read(path: Path) -> _Note:
     text = pages.read(path)
     if text.problem:
         raise NotelabError(f"{display_path(path)} {text.problem}")
-    return _Note(path, text.text.split("\n"), find_candidates(text.text))
+    note = reading.read(text.text)
+    quotations = {each.citations[-1]: each.text for each in note.quotations if each.citations}
+    return _Note(path, text.text.split("\n"), find_candidates(text.text, note), quotations)
 
 
 def _split(typed: str, option: str, form: str) -> tuple[str, str]:
@@ -173,12 +179,13 @@ def _find_sources(
         name = names.get(repository) or _name_of(repository, [s.name for s in sources])
         sources.append(_pin_by_links(name, url, commits, clones))
     date = _date_of(notes[-1].path, root)
+    text = "\n".join(line for note in notes for line in note.lines)
     named = {source.name for source in sources}
     for name in dict.fromkeys([*urls, *clones]):
         if name in named:
             continue
         url = urls.get(name) or _origin(name, clones[name])
-        source = _pin_by_names(name, url, plain, clones, date)
+        source = _pin_by_names(name, url, plain, clones, date, text=text)
         if url.startswith(_NO_ADDRESS):
             remark = f"  {name}'s clone has no remote `origin`; in lab.toml, replace {url}"
             source.remarks.append(remark)
@@ -215,8 +222,10 @@ def _pin_by_names(
     plain: list[tuple[_Note, Candidate]],
     clones: dict[str, Path],
     date: str,
+    *,
+    text: str,
 ) -> _Source:
-    """Return a source at the commit at which most citations have the names near them."""
+    """Return a source at the commit at which most citations fit; `text` may name one of several."""
     check_url(url)
     git = open_clone(clones[name]) if name in clones else None
     if git is None and name in clones:
@@ -236,24 +245,35 @@ def _pin_by_names(
             hint="is it the right repository? Else write the pin yourself: `shardbook new`",
         )
     alike = [each for each in ranked if each.score == best.score]
-    text = "\n".join(line for note in {id(n): n for n, _ in plain}.values() for line in note.lines)
-    best = next((each for each in alike if _is_named(each, text)), best)
+    best = next((each for each in alike if _find_name(each, text)), best)
     alike.remove(best)
+    named = _find_name(best, text)
+    tag = named if named in best.tags else next(iter(best.tags), "")
     runner_up = next((each for each in ranked if each.score < best.score), None)
-    remark = f"{name}: the notes read {best}: {best.fitting} of {len(readings)} citations fit"
-    remark += f"; the next best, {runner_up}: {runner_up.fitting}" if runner_up else ""
+    remark = (
+        f"{name}: the notes read {tag or best}: {best.fitting} of {len(readings)} citations fit"
+    )
+    if runner_up and runner_up.fitting == best.fitting:
+        remark += f", {best.exact} of them in their very lines; the next best, {runner_up}: "
+        remark += f"{runner_up.exact} in theirs"
+    elif runner_up:
+        remark += f"; the next best, {runner_up}: {runner_up.fitting}"
     remarks = [remark]
     if alike:
-        why = "the notes name this one" if _is_named(best, text) else "the newest is taken"
+        why = "the notes name this one" if named else "the newest is taken"
         remarks.append(f"  {len(alike)} others fit alike ({alike[0]}, …); {why}")
-    release = _format_release(best.tag)
+    release = _format_release(tag)
     return _Source(name, f"url = {json.dumps(url)}{release}", best.commit, remarks)
 
 
-def _is_named(reached: Reached, text: str) -> bool:
-    """Return whether notes name a tag or the first digits of a commit."""
-    tag = rf"(?<![\w./-]){re.escape(reached.tag)}(?![\w/-]|\.\d)"
-    return reached.commit[:7] in text or bool(reached.tag and re.search(tag, text))
+def _find_name(reached: Reached, text: str) -> str:
+    """Return the tag or the digits by which notes name a commit, or ''."""
+    for tag in reached.tags:
+        version = re.search(r"(?<![\d.])\d+(?:\.\d+)+.*", tag)
+        name = rf"{re.escape(tag)}|v?{re.escape(version[0] if version else tag)}"
+        if re.search(rf"(?<![\w./-])(?:{name})(?![\w/-]|\.\d)", text):
+            return tag
+    return reached.commit[:7] if reached.commit[:7] in text else ""
 
 
 def _format_release(tag: str) -> str:
@@ -273,9 +293,10 @@ def _list_readings(repository: Repository, plain: list[tuple[_Note, Candidate]])
             ends = [each for each in named if each.endswith(f"/{path}")]
             paths = ends or paths
         mentions = find_mentions(candidate, note.lines)
-        reading = make_reading(paths, citation.first, citation.last, mentions)
-        if reading and 0 < reading.first <= reading.last:
-            readings.append(reading)
+        quoted = split_quotation(note.quotations.get(citation.span, ""))
+        found = make_reading(paths, citation.first, citation.last, mentions, quoted)
+        if found and 0 < found.first <= found.last:
+            readings.append(found)
     return readings
 
 

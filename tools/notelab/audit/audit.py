@@ -149,6 +149,9 @@ class _Auditor:
             if new := self._repository.version(places[0].path):
                 places += list_alternatives(new, places[0], mentions)
             verdict.proposals = list(dict.fromkeys(places))[:3]
+        others = [each for each in candidate.block.citations if each.path == citation.path]
+        if citation.first == citation.last and any(each.first < each.last for each in others):
+            verdict.certain = False  # the line may stand for a range, as the others do
         if len(paths) > 1:
             verdict.certain = False
             verdict.reason += f"; {len(paths)} files end in this path"

@@ -12,6 +12,7 @@ from notelab.audit.mentions import (
     Fit,
     Mention,
     find_definitions,
+    fold_name,
     is_impl,
     measure_fit,
     names_enclosing,
@@ -180,9 +181,9 @@ def _find_missed_definition(
     """
     if place.start != place.end or not mentions or new is None:
         return None
-    names = old.outline.names_between(place.start, place.end)
+    names = set(map(fold_name, old.outline.names_between(place.start, place.end)))
     is_comment = COMMENT.match(old.lines[place.start - 1])
-    near_names = (mention.name for mention in mentions if mention.weight >= 0.5)
+    near_names = (fold_name(mention.name) for mention in mentions if mention.weight >= 0.5)
     if not is_comment and not names.isdisjoint(near_names):
         return None
     name = mentions[0].name
@@ -215,10 +216,9 @@ def _is_sure(carried: _Carried, place: Place, mentions: list[Mention], new: Vers
 
 
 def _is_whole_symbol(old: Version, place: Place, name: str) -> bool:
+    """Return whether a range is a whole symbol; without the comment above it leaves a doubt."""
     return any(
-        base_name(symbol.name) == name
-        and symbol.last == place.end
-        and place.start in (symbol.first, symbol.top, symbol.line)
+        base_name(symbol.name) == name and (symbol.first, symbol.last) == (place.start, place.end)
         for symbol in old.outline.symbols
     )
 

@@ -188,10 +188,18 @@ def measure_fit(version: Version, first: int, last: int, mentions: list[Mention]
             value = 1.0 if defines else 0.9 / (1 + len(version.rows_by_name[mention.name]) / 60)
         elif names_enclosing(version, first, last, mention):
             value = 0.45
+        elif fold_name(mention.name) in map(fold_name, names):
+            value = 0.4
         total += value * mention.weight
         if value * mention.weight > best.share:
             best = Fit(value * mention.weight, mention, defines)
     return msgspec.structs.replace(best, total=total)
+
+
+@cache
+def fold_name(name: str) -> str:
+    """Return a name without its convention: `ValueDate` and `value_date` are the same."""
+    return name.replace("_", "").lower()
 
 
 def names_enclosing(version: Version, first: int, last: int, mention: Mention) -> bool:

@@ -1,7 +1,8 @@
 """Finds the commit at which notes were read, when the notes don't say it.
 
 The names that the text gives next to each citation must be in the cited lines, or in the heads of
-what encloses them. The commit at which most citations pass is the one that was read.
+what encloses them. Where a quotation follows a citation, its lines must be in the cited ones. The
+commit at which most citations pass is the one that was read.
 """
 
 from collections import Counter
@@ -16,26 +17,31 @@ from notelab.lines import names_in, split_lines
 
 _NEAR = 0.5  # the weight from which a name belongs to the citation and not only to its paragraph
 _MAX_TAGS, _MAX_AROUND = 400, 400
-_EXACT = 2  # the measure of a citation whose own lines have a name; 1 is one in a named function
+_EXACT = 2  # the measure of lines that have a name or a quotation; 1 is lines in a named function
+_QUOTED = 0.8  # the share of a quotation that the cited lines must have
 _HEAD, _MAX_ABOVE = 8, 600  # lines of a head, and above a citation that are searched for heads
 _BEFORE = timedelta(weeks=12)  # the commits before the note's date that are compared
 _MARGIN = timedelta(weeks=1)  # a tag is often made some days after the commit that it names
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A citation whose commit is unknown: the paths that it may mean, its lines, names near it."""
+    """A citation whose commit is unknown: the paths that it may mean, its lines, names near it.
+
+    `quoted` are the lines of the quotation that follows it, without white space.
+    """
 
     paths: tuple[str, ...]
     first: int
     last: int
     names: frozenset[str]
+    quoted: tuple[bytes, ...] = ()
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A commit, its tag or '', and how many citations fit, of these `exact` in their very lines."""
+    """A commit, its tags, and how many citations fit, of these `exact` in their very lines."""
 
     commit: str
-    tag: str
+    tags: tuple[str, ...]
     fitting: int
     exact: int = 0
 
@@ -45,17 +51,18 @@ class Reached(msgspec.Struct, frozen=True):
         return self.fitting, self.exact
 
     def __str__(self) -> str:
-        """Return the tag, or else the first digits of the commit."""
-        return self.tag or self.commit[:12]
+        """Return the first tag, or else the first digits of the commit."""
+        return self.tags[0] if self.tags else self.commit[:12]
 
 
 def make_reading(
-    paths: Iterable[str], first: int, last: int, mentions: list[Mention]
+    paths: Iterable[str], first: int, last: int, mentions: list[Mention], quoted: Iterable[str] = ()
 ) -> Reading | None:
-    """Return a citation that can be dated, or None if nothing around it is named."""
+    """Return a citation that can be dated, or None if nothing around it is named or quoted."""
     near = [mention for mention in mentions if mention.weight >= _NEAR] or mentions
     names = frozenset(mention.name for mention in near)
-    return Reading(tuple(paths), first, last, names) if names else None
+    lines = tuple(_strip(line.encode()) for line in quoted)
+    return Reading(tuple(paths), first, last, names, lines) if names or lines else None
 
 
 def rank_commits(repository: Repository, readings: list[Reading], date: str) -> list[Reached]:
@@ -75,11 +82,10 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
             by_path.setdefault(path, []).append(reading)
     fits: dict[tuple[str, str], dict[int, int]] = {}
     ranked = []
-    seen: set[str] = set()
+    tags: dict[str, list[str]] = {}
     for commit, tag in [*_list_tags(repository, until), *_list_around(repository, until)]:
-        if commit in seen:
-            continue  # a tag and a commit without one, or two tags, that are the same commit
-        seen.add(commit)
+        tags.setdefault(commit, []).extend([tag] if tag else [])
+    for commit, names in tags.items():
         best: Counter[int] = Counter()
         for path, group in by_path.items():
             blob = repository.find_blob(commit, path)
@@ -88,8 +94,8 @@ def rank_commits(repository: Repository, readings: list[Reading], date: str) -> 
                 fits[blob, path] = {id(reading): _measure(reading, lines) for reading in group}
             best |= Counter(fits.get((blob, path), {}))  # of several files, the one that fits best
         exact = sum(value == _EXACT for value in best.values())
-        ranked.append(Reached(commit, tag, len(best), exact))
-    return sorted(ranked, key=lambda each: (-each.fitting, -each.exact, not each.tag))
+        ranked.append(Reached(commit, tuple(sorted(names, key=len)), len(best), exact))
+    return sorted(ranked, key=lambda each: (-each.fitting, -each.exact, not each.tags))
 
 
 def _measure(reading: Reading, lines: list[bytes]) -> int:
@@ -97,9 +103,17 @@ def _measure(reading: Reading, lines: list[bytes]) -> int:
     if reading.last > len(lines):
         return 0
     cited = lines[reading.first - 1 : reading.last]
-    if not reading.names.isdisjoint(_names(cited)):
+    if reading.quoted:
+        stripped = {_strip(line) for line in cited}
+        if sum(line in stripped for line in reading.quoted) >= _QUOTED * len(reading.quoted):
+            return _EXACT
+    elif not reading.names.isdisjoint(_names(cited)):
         return _EXACT
     return int(not reading.names.isdisjoint(_names(_find_heads(lines, reading.first))))
+
+
+def _strip(line: bytes) -> bytes:
+    return b"".join(line.split())
 
 
 def _names(lines: list[bytes]) -> list[str]:

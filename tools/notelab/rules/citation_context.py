@@ -18,7 +18,7 @@ class CitationContext(msgspec.Struct):
 
     `occurrences` is how often the page cites the same lines. `fix_hint` caches the range that would
     fit. `moved_from` is the nearby citation of this page that the lock knows, from which this
-    citation probably moved.
+    citation probably moved. `quoted` are the identifiers of a quotation of the cited lines.
     """
 
     view: ParsedPage
@@ -28,6 +28,7 @@ class CitationContext(msgspec.Struct):
     occurrences: int
     fix_hint: str | None = None
     moved_from: str = ""
+    quoted: frozenset[str] = frozenset()
 
     @property
     def page(self) -> str:
@@ -36,8 +37,8 @@ class CitationContext(msgspec.Struct):
 
     @property
     def anchors(self) -> set[str]:
-        """Return the identifiers that the text around the citation names."""
-        return {name for name in self.block.names if is_anchor(name)}
+        """Return the identifiers that the text around the citation names or quotes."""
+        return {name for name in self.block.names if is_anchor(name)} | self.quoted
 
     @property
     def ranges(self) -> list[Citation]:

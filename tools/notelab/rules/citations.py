@@ -1,6 +1,7 @@
 """N2xx: checks the form of each citation and finds its file; other modules check the rest."""
 
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 
@@ -9,11 +10,13 @@ from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.finding import Finding
+from notelab.lines import is_anchor, names_in
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
 from notelab.page.permalink import normalize_repository
 from notelab.rules import fit
 from notelab.rules.citation_context import CitationContext
+from notelab.rules.constraints import PageQuotation, find_quotations
 from notelab.rules.locked import LockJudge
 
 
@@ -41,6 +44,7 @@ class Judge:
         self._lab, self._pins, self._cache = book.lab, book.pins, cache
         self._unknown_commit, self._resolver = book.evidence.unknown_commit, book.resolver
         self.lock = LockJudge(book)
+        self._quotations: dict[Path, list[PageQuotation]] = {}
         # All that a page's verdicts depend on except its text; a blob id stands for a file's lines.
         listed = book.evidence.list_files()
         files = [(f.source, f.path, f.state, f.blob, f.proof, f.has_kin) for f in listed]
@@ -66,12 +70,27 @@ class Judge:
             self._cache.put("verdicts", key, msgspec.msgpack.encode(verdicts))
         return verdicts
 
+    def quotations(self, view: ParsedPage) -> list[PageQuotation]:
+        """Return the quotations of a page, each with its citation and a finding or None."""
+        path = view.page.path
+        if path not in self._quotations:
+            self._quotations[path] = list(find_quotations(self._resolver, view))
+        return self._quotations[path]
+
     def _judge_page(self, view: ParsedPage, note: Note) -> list[Verdict]:
         max_lines = view.page.table.max_lines or self._lab.file.lab.max_lines
         occurrences = Counter(cited.key for cited in note.citations if not cited.problem)
+        quoted = {
+            citation.span: frozenset(filter(is_anchor, names_in(quotation.text)))
+            for quotation, citation, finding in self.quotations(view)
+            if finding is None
+        }
         return [
             self._judge_citation(
-                CitationContext(view, block, citation, max_lines, occurrences[citation.key])
+                CitationContext(
+                    *(view, block, citation, max_lines, occurrences[citation.key]),
+                    quoted=quoted.get(citation.span, frozenset()),
+                )
             )
             for block in note.blocks
             for citation in block.citations

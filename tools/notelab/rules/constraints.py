@@ -9,7 +9,7 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.parsed_page import ParsedPage
-from notelab.book.workbook import Workbook
+from notelab.book.resolve import Resolver
 from notelab.cache import CacheFile, cache_key
 from notelab.cited import tokens
 from notelab.finding import Finding
@@ -17,7 +17,11 @@ from notelab.page import results_page
 from notelab.page.citation import Citation, Span, format_citation
 from notelab.page.note import Quotation
 
-_OMISSION = re.compile(r"^\W*(?:\.\.\.|…)\W*$|…", re.MULTILINE)
+# `…`, a line of three dots, or a comment that begins with them and may say what is left out.
+_OMISSION = re.compile(
+    r"^\s*(?://+|\#+|/?\*+|--+|;+|%+|<!--)\s*(?:\.\.\.|…).*$|^\W*(?:\.\.\.|…)\W*$|…", re.MULTILINE
+)
+PageQuotation = tuple[Quotation, Citation, Finding | None]
 _SPACE = re.compile(r"\s+")
 _MOST, _LONGEST = 200, 2_000_000  # places of a quotation, characters of a file
 _ENDINGS = {"python": "py", "rust": "rs", "typescript": "ts", "javascript": "js", "c++": "cpp"}
@@ -127,8 +131,10 @@ class _Text(msgspec.Struct):
         return at
 
 
-def find_quotations(book: Workbook, view: ParsedPage) -> Iterator[tuple[Quotation, Finding | None]]:
-    """Yield each fence of a page that quotes a cited file, and a finding if it quotes other lines.
+def find_quotations(resolver: Resolver, view: ParsedPage) -> Iterator[PageQuotation]:
+    """Yield each fence of a page that quotes a cited file, with its citation.
+
+    There is a finding if it quotes other lines than the cited ones.
 
     A fence quotes a file if half of its lines are in the file, or if the paragraph before it ends
     with a citation and the fence has the language of its file.
@@ -136,9 +142,10 @@ def find_quotations(book: Workbook, view: ParsedPage) -> Iterator[tuple[Quotatio
     if view.note is None:
         return
     cited = {each.span: each for each in view.note.citations if not each.problem}
+    texts_by_blob: dict[str, _Text] = {}
     for quotation in view.note.quotations:
         citations = [cited[span] for span in quotation.citations if span in cited]
-        files = [book.resolver.resolve(citation).file for citation in citations]
+        files = [resolver.resolve(citation).file for citation in citations]
         pairs = [
             (citation, file)
             for citation, file in zip(citations, files, strict=True)
@@ -146,38 +153,49 @@ def find_quotations(book: Workbook, view: ParsedPage) -> Iterator[tuple[Quotatio
             if 0 < citation.first <= citation.last and sum(map(len, file.lines)) < _LONGEST
         ]
         if pairs:
-            yield from _judge(view, quotation, pairs)
+            yield from _judge(view, quotation, pairs, texts_by_blob)
+
+
+def split_quotation(text: str) -> list[str]:
+    """Return the lines of a quotation, without blank ones and what stands for omitted ones."""
+    return [line for part in _OMISSION.split(text) for line in part.split("\n") if line.strip()]
 
 
 def _judge(
-    view: ParsedPage, quotation: Quotation, pairs: list[tuple[Citation, CitedFile]]
-) -> Iterator[tuple[Quotation, Finding | None]]:
-    texts = [_strip_lines(file) for _, file in pairs]
+    view: ParsedPage,
+    quotation: Quotation,
+    pairs: list[tuple[Citation, CitedFile]],
+    texts_by_blob: dict[str, _Text],
+) -> Iterator[PageQuotation]:
+    for _, file in pairs:
+        if file.blob not in texts_by_blob:
+            texts_by_blob[file.blob] = _strip_lines(file)
+    texts = [texts_by_blob[file.blob] for _, file in pairs]
     names = [file.path.rpartition("/")[2] for _, file in pairs]
     first_line, _, rest = quotation.text.partition("\n")
     quoted = rest if any(name in first_line for name in names) else quotation.text
-    pieces = [_SPACE.sub("", piece) for piece in _OMISSION.split(quoted)]
-    pieces = [piece for piece in pieces if piece]
-    lines = [line for line in map(_strip, quoted.split("\n")) if line]
+    pieces = [piece for piece in map(_strip, _OMISSION.split(quoted)) if piece]
+    lines = split_quotation(quoted)
     if not pieces:
         return
     for (citation, _), text in zip(pairs, texts, strict=True):
         if text.find(pieces, citation.first, citation.last):
-            yield quotation, None
+            yield quotation, citation, None
             return
     citation, file = pairs[-1]
     for (citation, file), text in zip(pairs, texts, strict=True):
         if place := text.find(pieces, 1, len(file.lines)):
             held = format_citation(citation.path, *place)
-            yield quotation, _report(view, quotation, citation, f"`{held}` holds all of it")
+            help = f"`{held}` holds all of it"
+            yield quotation, citation, _report(view, quotation, citation, help)
             return
     file_lines = {_strip(line.decode("utf-8", "replace")) for line in file.lines}
-    missing = [line for line in quoted.split("\n") if _strip(line) not in file_lines | {""}]
-    is_similar = len(lines) - len(missing) >= _ENOUGH * len(lines)
+    missing = [line for line in lines if _strip(line) not in file_lines]
+    is_similar = len(missing) <= (1 - _ENOUGH) * len(lines)
     has_language = file.path.endswith(f".{_ENDINGS.get(quotation.language, quotation.language)}")
     if is_similar or (quotation.ends_with_citation and quotation.language and has_language):
         help = f"the file has no line “{missing[0].strip()[:80]}”" if missing else ""
-        yield quotation, _report(view, quotation, citation, help)
+        yield quotation, citation, _report(view, quotation, citation, help)
 
 
 def _report(view: ParsedPage, quotation: Quotation, citation: Citation, help: str) -> Finding:

@@ -121,7 +121,7 @@ class LockJudge:
             yield self._report_unlocked(context, f"knows `{context.citation.text}` {message}")
         elif file.state is State.PROVED:
             yield from _compare_content(context, file, locked, locked_file.blob)
-        elif set(locked.anchors).isdisjoint(context.block.names):
+        elif not context.quoted and set(locked.anchors).isdisjoint(context.block.names):
             anchors_hint = (
                 f"name one that the lock has: {format_names(locked.anchors)}"
                 if locked.anchors
@@ -236,7 +236,7 @@ def _compare_content(
             found=f"SHA-256 {digest[:12]}… of file {file.blob[:12]}",
             help="read the lines again (`shardbook show`), then run `shardbook lock`",
         )
-    elif set(locked.anchors).isdisjoint(context.block.names):
+    elif not context.quoted and set(locked.anchors).isdisjoint(context.block.names):
         yield context.finding(
             "N211",
             f"the lock records other anchors for `{citation.text}`",

@@ -17,7 +17,7 @@ parallelism changes no position, because `qkv` gathers the rows before; under a 
 rank's tokens have the positions of its zig-zag share.
 
 Dimensions: S sequence, B batch, H hidden, A heads, G key-value groups, Q = A/G queries a group,
-D = H/A; lower case: this rank's share.
+D = H/A unless a model says otherwise; lower case: this rank's share.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from shardlab.grid.rules import check_tensor
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.norm import NORMS
 
 if TYPE_CHECKING:
     from shardlab.context.parallel import ContextParallel
@@ -54,7 +55,8 @@ class Attention(nn.Module):
             then this rank's share.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; qkv.weight [(A + 2G)·D / ranks, H];
-    proj.weight [H, h].
+    proj.weight [H, A·D / ranks]; q_norm.weight and k_norm.weight [D], whose gradients are partial,
+    because a rank's heads are a part of all.
 
     Raises:
         ValueError: A does not divide H, the axis A or G, or G does not divide A; or Ulysses can't
@@ -70,11 +72,17 @@ class Attention(nn.Module):
         super().__init__()
         self.context = context
         hidden, heads, groups = config.hidden, config.heads, config.groups
-        check_tensor(axis.size, hidden=hidden, heads=heads, kv_heads=groups)
+        self.head = config.head
+        check_tensor(axis.size, hidden=heads * self.head, heads=heads, kv_heads=groups)
         self.groups = groups // axis.size
         self.queries = heads // groups
-        self.head = hidden // heads
-        self.rope_base = config.rope_base if config.position == "rope" else None
+        self.rates = config.rope_rates if config.position == "rope" else None
+        self.magnitude = config.rope_scaling.magnitude if config.rope_scaling else 1.0
+        self.q_norm, self.k_norm = (
+            NORMS[config.norm](self.head, eps=config.norm_eps, init=init,
+                               sequence_parallel=axis.size > 1) if config.qk_norm else None
+            for _ in "qk"
+        )  # fmt: skip
         if context:
             context.check_heads(self.groups * self.queries, self.groups)
         self.qkv = ColumnParallelLinear(
@@ -84,7 +92,7 @@ class Attention(nn.Module):
             name=f"{name}.qkv", init=init,
         )  # fmt: skip
         self.proj = RowParallelLinear(
-            hidden, hidden, axis=axis, bias=config.bias,
+            heads * self.head, hidden, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
             name=f"{name}.proj", init=init.scaled_for_depth(config.layers),
         )  # fmt: skip
@@ -97,21 +105,25 @@ class Attention(nn.Module):
         qkv_SBf = self.qkv(x_sBH)
         qkv_SBgQD = qkv_SBf.unflatten(-1, (self.groups, self.queries + 2, self.head))
         q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
-        if self.rope_base is not None:
-            q, k = self._rotate(self.rope_base, q, k)
+        if self.q_norm and self.k_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if self.rates is not None:
+            q, k = self._rotate(self.rates, q, k)
             v = v.contiguous()  # else backward keeps all of qkv for it
         attend = self.context.attend if self.context else self._attend
         context_BaSD = attend(_heads_first(q), _heads_first(k), _heads_first(v), documents_BS)
         out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).flatten(2))
         return out_sBH
 
-    def _rotate(self, base: float, *tensors: Tensor) -> list[Tensor]:
+    def _rotate(self, rates: list[float], *tensors: Tensor) -> list[Tensor]:
         """Rotate queries and keys by the positions of this rank's tokens."""
         tokens, half = len(tensors[0]), self.head // 2
         position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
-        rate_D = base ** (-torch.arange(half, dtype=torch.float64) / half)
-        angle_S111D = (position_S[:, None] * rate_D)[:, None, None, None]
-        cos, sin = (table.to(tensors[0]) for table in (angle_S111D.cos(), angle_S111D.sin()))
+        angle_SD = position_S[:, None] * torch.tensor(rates, dtype=torch.float64)
+        cos, sin = (
+            (table_SD * self.magnitude)[:, None, None, None].to(tensors[0])
+            for table_SD in (angle_SD.cos(), angle_SD.sin())
+        )
         halves = ((x_SBgQD[..., :half], x_SBgQD[..., half:]) for x_SBgQD in tensors)
         return [torch.cat([x * cos - y * sin, y * cos + x * sin], -1) for x, y in halves]
 

@@ -73,8 +73,8 @@ class GPT(CopyableModule):
         """Make this stage's part."""
         super().__init__()
         check_tensor(
-            tensor.size, hidden=config.hidden, heads=config.heads, kv_heads=config.groups,
-            ffn=config.ffn_width,
+            tensor.size, hidden=config.heads * config.head, heads=config.heads,
+            kv_heads=config.groups, ffn=config.ffn_width,
         )  # fmt: skip
         if blocks is None:
             check_pipeline(stages, layers=config.layers)

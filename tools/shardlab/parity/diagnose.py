@@ -156,6 +156,12 @@ def _why_forward(case: Case) -> str:
             "wrong positions or a wrong mask under context parallelism: rank r has the zig-zag "
             "share; use context.positions(tokens) and context.attend"
         )
+    if changes.get("sequence_parallel"):
+        return (
+            "the tensor axis alone is right, and its ranks now have other rows of the sequence: "
+            "positions (rope, a learned table) or a mask count from 0 on each rank; begin at "
+            "tensor.rank times the rank's rows, or rotate after the gather"
+        )
     if "tensor" in changes:
         return (
             "a sum over the tensor axis is missing, or something is added on each rank before it "

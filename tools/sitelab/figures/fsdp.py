@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from shardlab.proofs.formulas import memory as formulas
+from costlab.layouts.memory import layer_parameters
+from costlab.layouts.model import Plan
 from shardlab.proofs.formulas.fully_sharded import fully_sharded
 from shardlab.proofs.schedules.fsdp_step import (
     PREFETCHES,
@@ -36,14 +37,8 @@ INITIAL = {
 
 def block_bytes(name: str) -> int:
     """Return the bytes of the parameters of one block of a model, as FSDP gathers them."""
-    model, plan = memory.MODELS[name]
-    dense = (*formulas.PARAMETERS, *formulas.DENSE_PARAMETERS)
-    terms = formulas.LLAMA_PARAMETERS if model.ffn else dense
-    in_blocks = [
-        formulas.elements(term, model, formulas.Plan()) for term in terms if "l" in term.of
-    ]
-    width = formulas.RECIPES[plan.recipe].weight
-    return round(width * sum(in_blocks) / model.layers)
+    model, plan = memory.read_plan(memory.load_presets()[name])
+    return plan.activation * sum(layer_parameters(model, Plan(), 0))
 
 
 def simulate_figure(at: dict[str, Any]) -> FSDPStep:

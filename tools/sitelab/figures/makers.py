@@ -1,26 +1,14 @@
-"""The figures that exist, by the name that marks their place in a page."""
+"""The figures that exist, by the name that marks their place in a page.
 
-from sitelab.figures import (
-    collective,
-    fsdp,
-    grid,
-    memory,
-    memory_step,
-    ring,
-    schedule,
-    trace,
-    zigzag,
-)
+The figure `memory-step` is made by `make_figure` of the module memory_step in this folder.
+"""
+
+from importlib import import_module
+
 from sitelab.figures.embed import Maker
 
+_FIGURES = "collective fsdp grid memory memory-step ring schedule trace zigzag"
 MAKERS: dict[str, Maker] = {
-    "collective": collective.make_figure,
-    "fsdp": fsdp.make_figure,
-    "grid": grid.make_figure,
-    "memory": memory.make_figure,
-    "memory-step": memory_step.make_figure,
-    "ring": ring.make_figure,
-    "schedule": schedule.make_figure,
-    "trace": trace.make_figure,
-    "zigzag": zigzag.make_figure,
+    name: import_module(f"sitelab.figures.{name.replace('-', '_')}").make_figure
+    for name in _FIGURES.split()
 }

@@ -1,166 +1,264 @@
-"""The figure of a rank's memory: one bar, and a table with the origin of each part."""
+"""The figure of whether a layout fits: the account and the bias of `tools/bench fits`."""
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shardlab.proofs.formulas import memory
-from shardlab.proofs.formulas.memory import Model, Plan, Term
+import numpy as np
+
+from costlab.layouts import memory, runs, stack_memory
+from costlab.layouts.model import (
+    ATTENTION,
+    LARGEST,
+    LARGEST_COUNT,
+    RECOMPUTE,
+    LayoutError,
+    Model,
+    Plan,
+)
+from costlab.layouts.model_config import FACTS, FAMILIES, IGNORED, SIZES
+from shardlab.proofs.formulas import memory as account
+from shardlab.proofs.formulas.memory import Term
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
-KINDS = ("weight", "gradient", "optimizer", "activation")
-# Korthikanti et al., table 3, on GPUs of 80 GB; the workbook's own small model; and Llamas, by
-# their config.json, with layouts of our own.
-MODELS = {
-    "tutor": (
-        Model(layers=4, hidden=128, heads=4, sequence=128, vocabulary=1024),
-        Plan(micro_batch=4, recipe="fp32"),
-    ),
-    "22B": (
-        Model(layers=48, hidden=6144, heads=64, sequence=2048, vocabulary=51200),
-        Plan(tensor=8, micro_batch=4),
-    ),
-    "175B": (
-        Model(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200),
-        Plan(tensor=8, stages=8, micro_batches=64),
-    ),
-    "530B": (
-        Model(layers=105, hidden=20480, heads=128, sequence=2048, vocabulary=51200),
-        Plan(tensor=8, stages=35, micro_batches=280),
-    ),
-    "1T": (
-        Model(layers=128, hidden=25600, heads=160, sequence=2048, vocabulary=51200),
-        Plan(tensor=8, stages=64, micro_batches=512),
-    ),
-    "Llama 3 8B": (
-        Model(layers=32, hidden=4096, heads=32, sequence=8192, vocabulary=128256, ffn=14336,
-              groups=8),
-        Plan(data=8, zero=3, recompute="selective"),
-    ),
-    "Llama 3 70B": (
-        Model(layers=80, hidden=8192, heads=64, sequence=8192, vocabulary=128256, ffn=28672,
-              groups=8),
-        Plan(tensor=8, stages=4, micro_batches=16, sequence_parallel=True, recompute="selective"),
-    ),
-    "Llama 3.1 405B": (
-        Model(layers=126, hidden=16384, heads=128, sequence=8192, vocabulary=128256, ffn=53248,
-              groups=8),
-        Plan(tensor=8, stages=9, data=8, micro_batches=18, sequence_parallel=True,
-             recompute="selective", zero=1),
-    ),
+PROGRAMS = FACTS["programs"]
+CARD = "H100"
+GPT: dict[str, Any] = {"dropout": True, "positions": 2048, "vocabulary": 51200}
+LLAMA = {**FAMILIES["llama"], "kv_heads": 8, "vocabulary": 128256}
+QWEN = {**FAMILIES["qwen3"], "kv_heads": 8, "head_size": 128, "vocabulary": 151936}
+UNFUSED = {"attention": "unfused"}
+FUSED = {"sequence_parallel": True, "sequence": 8192}
+# Korthikanti et al., table 3; the workbook's own small model; and models by their config.json, with
+# layouts of our own.
+PRESETS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "tutor": ("shardlab", {"layers": 4, "hidden": 128, "heads": 4, "vocabulary": 1024,
+                           "positions": 128}, {"sequence": 128, "micro_batch": 4}),
+    "22B": ("megatron", {**GPT, "layers": 48, "hidden": 6144, "heads": 64},
+            {**UNFUSED, "tensor": 8, "micro_batch": 4}),
+    "175B": ("megatron", {**GPT, "layers": 96, "hidden": 12288, "heads": 96},
+             {**UNFUSED, "tensor": 8, "stages": 8, "micro_batches": 64}),
+    "530B": ("megatron", {**GPT, "layers": 105, "hidden": 20480, "heads": 128},
+             {**UNFUSED, "tensor": 8, "stages": 35, "micro_batches": 280}),
+    "1T": ("megatron", {**GPT, "layers": 128, "hidden": 25600, "heads": 160},
+           {**UNFUSED, "tensor": 8, "stages": 64, "micro_batches": 512}),
+    "Llama 3 8B": ("fsdp", {**LLAMA, "layers": 32, "hidden": 4096, "heads": 32, "ffn": 14336},
+                   {"data": 8, "zero": 3, "sequence": 8192}),
+    "Llama 3 70B": ("megatron", {**LLAMA, "layers": 80, "hidden": 8192, "heads": 64,
+                                 "ffn": 28672},
+                    {**FUSED, "tensor": 8, "stages": 4, "micro_batches": 16}),
+    "Llama 3.1 405B": ("megatron", {**LLAMA, "layers": 126, "hidden": 16384, "heads": 128,
+                                    "ffn": 53248},
+                       {**FUSED, "tensor": 8, "stages": 9, "data": 8, "micro_batches": 18,
+                        "zero": 1}),
+    "Qwen3 8B": ("fsdp", {**QWEN, "layers": 36, "hidden": 4096, "heads": 32, "ffn": 12288},
+                 {"data": 8, "zero": 3, "sequence": 4096}),
+    "Qwen3 32B": ("megatron", {**QWEN, "layers": 64, "hidden": 5120, "heads": 64, "ffn": 25600},
+                  {**FUSED, "tensor": 8, "stages": 2, "data": 2, "micro_batches": 8, "zero": 1}),
+    "Qwen3 30B-A3B": ("megatron", {**QWEN, "layers": 48, "hidden": 2048, "heads": 32,
+                                   "kv_heads": 4, "ffn": 6144, "experts": 128, "top_k": 8,
+                                   "expert_ffn": 768},
+                      {"sequence": 4096, "data": 8, "expert": 8, "zero": 1}),
+    "Mixtral 8x7B": ("megatron", {**FAMILIES["mixtral"], "layers": 32, "hidden": 4096,
+                                  "heads": 32, "kv_heads": 8, "ffn": 14336, "experts": 8,
+                                  "vocabulary": 32000},
+                     {**FUSED, "tensor": 2, "stages": 4, "data": 4, "expert": 8,
+                      "micro_batches": 8, "zero": 1}),
 }  # fmt: skip
 INITIAL = "175B"
-MAY_BE_0 = ("experts", "ffn", "groups")
-ACTIVATIONS = (
-    *memory.LAYER, *memory.LLAMA_ATTENTION[2:5], *memory.GATED[1:], *memory.EXPERTS[:-1],
-    *memory.CORE, memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
-)  # fmt: skip
+LAYOUT = ("sequence", "micro_batch", "micro_batches", "tensor", "stages", "chunks", "data",
+          "context", "expert")  # fmt: skip
+MODEL_FIELDS = tuple(field.name for field in fields(Model))
+BYTES = ("weight", "gradient", "optimizer", "activation", "logits", "gathered", "pad",
+         "loss_copies", "recompute_layers", "expert_tensor", "compiled", "whole_logits",
+         "gathered_inputs", "unfused_norms")  # fmt: skip
+OF_LAYOUT = ("recompute_layers", "expert_tensor")  # of `BYTES`: no program decides them
+MAY_BE_0 = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn", "dense_layers",
+            "positions", "zero", "recompute_layers", "optimizer", "loss_copies")  # fmt: skip
+TERMS: dict[str, tuple[Term, ...]] = {
+    "attention": memory.ATTENTION, "repeated": (Term("key-value", 2, "sbq"),),
+    "fused": memory.FUSED, "core": account.CORE, "scores": account.LLAMA_CORE,
+    "masks": memory.MASKS, "plain": memory.PLAIN, "gated": account.GATED,
+    "experts": memory.EXPERTS, "plainExpert": memory.PLAIN_EXPERT,
+    "gatedExpert": memory.GATED_EXPERT, "alternate": memory.ALTERNATE,
+    "checkpoint": (account.CHECKPOINT,), "backward": memory.BACKWARD, "tokens": (memory.TOKENS,),
+    "first": account.FIRST, "last": account.LAST,
+    "unfusedNorms": (Term("norms-in-fp32", 2, "sbh", "sequence", account.FULL),),
+}  # fmt: skip
+STATISTICS = ("norm-statistics", "final-norm-statistics")
 
 
-def make_figure(words: dict[str, str], root: Path) -> Figure:
-    """Return the memory account of one model, and the data for any other model."""
-    model, plan = MODELS[INITIAL]
-    return Figure(_render(model, plan, words), _collect_data(words))
+def read_plan(at: Mapping[str, Any]) -> tuple[Model, Plan]:
+    """Return the model and the plan of the figure's settings.
+
+    Raises:
+        LayoutError: they are impossible.
+    """
+    model = Model(**{name: at[name] for name in MODEL_FIELDS})
+    names = {field.name for field in fields(Plan)} - {"layers"}
+    layers = tuple(map(int, filter(None, at["layers_of_stages"].split(","))))
+    batch = at["micro_batches"] * at["micro_batch"] * at["data"]
+    settings = {name: at[name] for name in names & at.keys()}
+    return model, Plan(**settings, layers=layers, global_batch=batch)
 
 
-def _collect_data(words: dict[str, str]) -> dict[str, Any]:
-    groups = {"attention": memory.ATTENTION, "dense": memory.DENSE, "experts": memory.EXPERTS}
-    groups |= {"core": memory.CORE, "checkpoint": (memory.CHECKPOINT,)}
-    groups |= {"first": memory.FIRST, "last": memory.LAST}
-    groups |= {"parameters": memory.PARAMETERS, "finalNorm": (memory.FINAL_NORM,)}
-    groups |= {"denseParameters": memory.DENSE_PARAMETERS}
-    groups |= {"expertParameters": memory.EXPERT_PARAMETERS}
-    groups |= {"llamaAttention": memory.LLAMA_ATTENTION, "gated": memory.GATED}
-    groups |= {"llamaCore": memory.LLAMA_CORE, "llamaLast": memory.LLAMA_LAST}
-    groups |= {"llamaParameters": memory.LLAMA_PARAMETERS}
+@cache
+def load_presets() -> dict[str, dict[str, Any]]:
+    """Return the settings of each model in the list, with a layout."""
+    plan = asdict(Plan()) | {"micro_batches": 1, "layers_of_stages": ""}
+    del plan["global_batch"], plan["layers"]
+    empty = asdict(Model(layers=1, hidden=1, heads=1, vocabulary=1))
+    empty |= {name: 0 for name in MAY_BE_0 if name in MODEL_FIELDS}
     return {
-        "terms": {name: [term._asdict() for term in terms] for name, terms in groups.items()},
-        "recipes": {name: recipe._asdict() for name, recipe in memory.RECIPES.items()},
-        "models": {name: asdict(model) | asdict(plan) for name, (model, plan) in MODELS.items()},
-        "controls": _make_controls(words),
+        name: plan | empty | {"program": program} | PROGRAMS[program] | sizes | layout
+        for name, (program, sizes, layout) in PRESETS.items()
     }
 
 
+def measure_spread() -> dict[str, float]:
+    """Return between which multiples of the likely bytes 80 % of the published runs were."""
+    shares = []
+    for run in runs.published():
+        if run.gb and not run.experts:
+            try:
+                held = stack_memory.worst_rank(*stack_memory.plan_of(run))
+            except LayoutError:
+                continue
+            measured = run.gb * stack_memory.UNITS.get(run.source, stack_memory.GIB)
+            shares.append(measured / stack_memory.estimate(held).likely)
+    low, high = np.quantile(shares, (0.1, 0.9))
+    return {"runs": len(shares), "low": float(low), "high": float(high)}
+
+
+SPREAD = cache(measure_spread)
+
+
+def make_figure(words: dict[str, str], root: Path) -> Figure:
+    """Return the memory of one model's fullest rank, and the data for any other model."""
+    words = words | {"label-spread": words["label-spread"].format(runs=SPREAD()["runs"])}
+    return Figure(_render(load_presets()[INITIAL], words), _collect_data(words))
+
+
+def _collect_data(words: dict[str, str]) -> dict[str, Any]:
+    empty = {name: load_presets()["tutor"][name] for name in MODEL_FIELDS} | {"positions": 0}
+    plain = asdict(Plan())
+    habits = {name: plain[name] for name in BYTES if name not in OF_LAYOUT}
+    return {
+        "terms": {name: [term._asdict() for term in terms] for name, terms in TERMS.items()},
+        "kinds": memory.KINDS,
+        "models": load_presets(),
+        "empty": empty,
+        "programs": {name: habits | settings for name, settings in PROGRAMS.items()},
+        "config": {"sizes": SIZES, "families": FAMILIES, "ignored": sorted(IGNORED)},
+        "cards": {card: stack_memory.usable_bytes(card) for card in runs.CARDS},
+        "bias": {"guess": stack_memory.GUESS, "bounds": stack_memory.BOUNDS,
+                 "state": stack_memory.STATE},
+        "spread": SPREAD(),
+        "controls": _make_controls(words),
+    }  # fmt: skip
+
+
 def _make_controls(words: dict[str, str]) -> list[Any]:
-    model, plan = MODELS[INITIAL]
-    sizes = asdict(model) | asdict(plan)
-    names = [(name, words.get(f"model-{name}", name)) for name in MODELS]
-    dims = ("layers", "hidden", "heads", "ffn", "groups", "sequence", "vocabulary")
-    batch = ("micro_batch", "micro_batches")
-    ranks = ("tensor", "context", "stages", "chunks", "data")
-    experts = ("experts", "top_k", "expert")
-    numbers = [
-        make_control("number", name, words, sizes[name], least=int(name not in MAY_BE_0), step=1)
-        for name in (*dims, *batch, *ranks, *experts)
-    ]
-    zero = [(stage, words[f"zero-{stage}"]) for stage in range(4)]
-    recompute = [(option, words[f"recompute-{option}"]) for option in memory.RECOMPUTE]
-    recipes = [(option, words[f"recipe-{option}"]) for option in memory.RECIPES]
+    settings = load_presets()[INITIAL]
+
+    def control(name: str, **more: Any) -> Any:
+        value = settings[name]
+        if isinstance(value, bool):
+            return make_control("tick", name, words, value, **more)
+        most = LARGEST.get(name, LARGEST_COUNT)
+        least = int(name not in MAY_BE_0)
+        return make_control("number", name, words, value, least=least, most=most, step=1, **more)
+
+    def choice(name: str, options: Any, at: Any, **more: Any) -> Any:
+        named = [(option, words.get(f"{name}-{option}", str(option))) for option in options]
+        return make_control("choice", name, words, at, options=named, **more)
+
+    sizes, habits = {"fold": words["fold-sizes"]}, {"fold": words["fold-bytes"]}
+    of_model = [name for name in MODEL_FIELDS if name != "norm"]
     return [
-        make_control("choice", "model", words, INITIAL, options=names),
-        *numbers,
-        make_control("tick", "sequence_parallel", words, plan.sequence_parallel),
-        make_control("choice", "recompute", words, plan.recompute, options=recompute),
-        make_control("choice", "zero", words, plan.zero, options=zero),
-        make_control("choice", "recipe", words, plan.recipe, options=recipes),
+        choice("model", PRESETS, INITIAL),
+        choice("card", runs.CARDS, CARD),
+        choice("program", PROGRAMS, settings["program"]),
+        *(control(name) for name in LAYOUT),
+        choice("recompute", RECOMPUTE, settings["recompute"]),
+        choice("attention", ATTENTION, settings["attention"]),
+        choice("zero", range(4), settings["zero"]),
+        control("sequence_parallel"),
+        *(control(name, **sizes) for name in of_model),
+        choice("norm", ("layer", "rms"), settings["norm"], **sizes),
+        *(control(name, **habits) for name in BYTES),
+        make_control("text", "layers_of_stages", words, "", pattern=r"\d+(,\d+)*", **habits),
     ]
 
 
-def row_key(line: memory.MemoryLine, gated: bool = False) -> str:
-    """Return the key of the row in which a line of the account is summed.
+def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
+    """Return the sentences of the figure for settings that are possible."""
+    size = quantities.format_bytes
+    model, plan = read_plan(at)
+    stages = memory.all_ranks(model, plan)
+    worst = memory.worst(stages)
+    need, room, spread = stack_memory.estimate(stages[worst]), _room(at), SPREAD()
+    verdict = {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
+    likely = need.likely
+    return {
+        "verdict": words[verdict],
+        "room": f"{at.get('card', CARD)}: {size(room)}",
+        "rank": words["of-stage"].format(stage=worst, stages=plan.stages, ranks=plan.ranks),
+        "added": size(likely - need.counted),
+        "likely": size(likely),
+        "spread": f"{size(spread['low'] * likely)} – {size(spread['high'] * likely)}",
+        "bounds": f"{size(need.low)} – {size(need.high)}",
+    }
 
-    Args:
-        line: of the account.
-        gated: whether the model is a Llama, some of whose terms have other products.
-    """
-    if line.kind == "activation":
-        return f"activation/{_gated_key(line.key) if gated else line.key}"
-    if gated:
-        return f"{line.kind}/gated"
-    return f"{line.kind}/{'experts' if line.key.startswith('expert') else 'state'}"
+
+def _room(at: Mapping[str, Any]) -> float:
+    return stack_memory.usable_bytes(at.get("card", CARD))
 
 
-def _render(model: Model, plan: Plan, words: dict[str, str]) -> str:
-    sums = {kind: memory.total(model, plan, kind) for kind in KINDS}
-    lines: dict[str, float] = {}
-    for line in memory.account(model, plan):
-        lines[row_key(line)] = lines.get(row_key(line), 0) + line.bytes
-    rows = [(kind, "state", "12 l h² + …", f"why-{kind}") for kind in KINDS[:3]]
-    rows += [(kind, "experts", "8 e l h²/E", "why-experts") for kind in KINDS[:3]]
-    rows += [(kind, "gated", "l(2h² + 2gh + 3fh) + …", f"why-gated-{kind}") for kind in KINDS[:3]]
-    for term in ACTIVATIONS:
-        key = _gated_key(term.key) if "f" in term.of else term.key
-        rows.append(("activation", key, _format_term(term), f"why-{key}"))
-    rows.append(("activation", "recomputed", "", "why-recomputed"))
-    described_rows = [
-        (kind, name, _describe_row(kind, name, words), product, words[why])
-        for kind, name, product, why in rows
-    ]
-    whole = sum(sums.values())
+def count_lines(at: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the fullest rank holds, by the row of the table."""
+    model, plan = read_plan(at)
+    worst = memory.worst(memory.all_ranks(model, plan))
+    lines = memory.rank_lines(model, plan, worst)
+    return {f"{kind}/{key}": count for (kind, key), count in lines.items()}
+
+
+def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
+    lines = count_lines(at)
+    products: dict[str, list[str]] = {}
+    for name, terms in TERMS.items():
+        for term in terms if name not in ("backward", "repeated") else ():
+            of = term.of.replace("ss", "s²")
+            products.setdefault(term.key, []).append(f"{term.number} {of}".removeprefix("1 "))
+    rows = [(kind, key) for kind in memory.KINDS[:3] for key in ("shared", "experts")]
+    rows += [("activations", key) for key in (*products, *STATISTICS) if key != "logits"]
+    rows += [("logits", "logits")]
+    rows += [("buffers", key) for key in ("of-loss", "of-backward", "sent")]
+    sums = {
+        kind: sum(count for key, count in lines.items() if key.startswith(f"{kind}/"))
+        for kind in memory.KINDS
+    }
+    described_rows = []
+    for kind, key in rows:
+        why = words[f"why-{kind}" if key in ("shared", "experts") else f"why-{key}"]
+        product = ", ".join(dict.fromkeys(products.get(key, ())))
+        described_rows.append((kind, key, _describe(kind, key, words), product, why))
     return render_template(
         "memory",
         words,
         sums=sums,
-        whole=whole,
+        whole=sum(sums.values()),
         lines=lines,
-        rows=described_rows,
         size=quantities.format_bytes,
+        answers=answer(at, words),
+        rows=described_rows,
     )
 
 
-def _describe_row(kind: str, name: str, words: dict[str, str]) -> str:
-    if name == "experts":
-        return words["of-experts"].format(what=words[kind])
-    return words[kind if name in ("state", "gated") else name]
-
-
-def _gated_key(key: str) -> str:
-    return "gated-fc2-input" if key == "fc2-input" else key
-
-
-def _format_term(term: Term) -> str:
-    """Return a term such as 4 sbh/t; a dagger marks a cut by sequence parallelism only."""
-    letters = term.of.replace("ss", "s²")
-    cut = {"always": "/t", "sequence": "/t†", "never": ""}[term.cut]
-    return f"{term.number if term.number > 1 else ''} {letters}{cut}".strip()
+def _describe(kind: str, key: str, words: dict[str, str]) -> str:
+    name = words.get(f"kind-{kind}", words.get(kind, ""))
+    if key == "experts":
+        return words["of-experts"].format(what=name)
+    return name if key in ("shared", "logits") else words[key]

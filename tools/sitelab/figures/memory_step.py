@@ -1,24 +1,25 @@
 """The figure of a rank's memory over two steps: what each forward adds and each backward frees.
 
-The bytes are those of `shardlab.proofs.formulas.memory`, the order and the times those of stage 0
+The bytes are those of `costlab.layouts.memory`, the order and the times those of stage 0
 of shardlab's 1F1B. Adam's moments exist from the first update on. Gradients appear during the first
 backward of a step; they are freed after the update or kept, as Megatron keeps its buffer.
 """
 
-from dataclasses import replace
 from functools import cache
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from costlab.layouts import memory
+from costlab.layouts.model import Plan
 from shardlab.pipeline.action import Forward
 from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.formulas import memory
 from shardlab.proofs.schedules.timeline import simulate
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
-from sitelab.figures.memory import KINDS, MODELS
+from sitelab.figures.memory import load_presets, read_plan
 
+KINDS = ("weight", "gradient", "optimizer", "activation")  # activations with logits and buffers
 NAMES = ("tutor", "22B", "Llama 3 8B", "175B")
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 INITIAL = ("22B", 2, "selective", False)  # model, micro-batches, recomputation, keeps gradients
@@ -37,8 +38,8 @@ class Bytes(NamedTuple):
         master: of the optimizer's own copy of the weights, which is there from the start.
         moments: of Adam's moments.
         gradient: of all gradients.
-        stored: activations that a forward of one micro-batch leaves for its backward.
-        recomputed: activations of one layer, which backward makes again.
+        stored: activations and logits that a forward of one micro-batch leaves for its backward.
+        recomputed: buffers of backward, with the activations of a layer that it makes again.
     """
 
     weight: float
@@ -67,13 +68,18 @@ class Point(NamedTuple):
 
 def count_bytes(name: str, recompute: str) -> Bytes:
     """Return the bytes of a model's rank on stage 0."""
-    model, plan = MODELS[name]
-    plan = replace(plan, recompute=recompute, micro_batches=1)
-    weight, gradient, optimizer, activation = (memory.total(model, plan, kind) for kind in KINDS)
-    moments = optimizer * MOMENTS / memory.RECIPES[plan.recipe].optimizer
-    lines = memory.account(model, plan)
-    again = sum(line.bytes for line in lines if line.key == "recomputed")
-    return Bytes(weight, optimizer - moments, moments, gradient, activation - again, again)
+    held, plan = count_kinds(name, 1, recompute)
+    moments = held["optimizer"] * MOMENTS / plan.optimizer
+    stored = held["activations"] + held["logits"]
+    master = held["optimizer"] - moments
+    return Bytes(held["weights"], master, moments, held["gradients"], stored, held["buffers"])
+
+
+def count_kinds(name: str, micro_batches: int, recompute: str) -> tuple[dict[str, float], Plan]:
+    """Return what stage 0 holds of each kind, and the plan."""
+    settings = {"recompute": recompute, "micro_batches": micro_batches}
+    model, plan = read_plan(load_presets()[name] | settings)
+    return memory.rank_bytes(model, plan, 0), plan
 
 
 @cache
@@ -126,7 +132,7 @@ def make_trace(
     name: str, micro_batches: int, recompute: str, keeps: bool
 ) -> list[tuple[Span, list[Point]]]:
     """Return the memory of a model under the figure's settings."""
-    spans = list_spans(MODELS[name][1].stages, micro_batches, BACKWARD[recompute])
+    spans = list_spans(load_presets()[name]["stages"], micro_batches, BACKWARD[recompute])
     return trace(count_bytes(name, recompute), spans, keeps)
 
 
@@ -158,8 +164,7 @@ def answer(traced: list[tuple[Span, list[Point]]], account: float) -> dict[str, 
 
 def count_account(name: str, micro_batches: int, recompute: str) -> float:
     """Return the sum of theory 8's account, which adds the most of every kind."""
-    model, plan = MODELS[name]
-    return memory.total(model, replace(plan, recompute=recompute, micro_batches=micro_batches))
+    return sum(count_kinds(name, micro_batches, recompute)[0].values())
 
 
 def make_figure(words: dict[str, str], root: Path) -> Figure:
@@ -199,19 +204,19 @@ def _format_tick(number: float) -> str:
 def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:
     name, micro_batches, recompute, keeps = INITIAL
     names = [(model, words.get(f"model-{model}", model)) for model in NAMES]
-    options = [(option, words[f"recompute-{option}"]) for option in memory.RECOMPUTE]
+    options = [(option, words[f"recompute-{option}"]) for option in BACKWARD]
     counts = [(count, str(count)) for count in MICRO_BATCHES]
     return {
-        "stages": {model: MODELS[model][1].stages for model in NAMES},
+        "stages": {model: load_presets()[model]["stages"] for model in NAMES},
         "bytes": {
             f"{model}/{option}": count_bytes(model, option)._asdict()
             for model in NAMES
-            for option in memory.RECOMPUTE
+            for option in BACKWARD
         },
         "backward": BACKWARD,
         "spans": {
             f"{stages}/{count}/{backward}": list_spans(stages, count, backward)
-            for stages in {MODELS[model][1].stages for model in NAMES}
+            for stages in {load_presets()[model]["stages"] for model in NAMES}
             for count in MICRO_BATCHES
             for backward in set(BACKWARD.values())
         },

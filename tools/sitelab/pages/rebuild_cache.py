@@ -7,7 +7,7 @@ search, and filling the theme's template take most of a rebuild.
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
@@ -35,86 +35,81 @@ class _Rendering(NamedTuple):
     registered: list[dict[str, Any]]  # anchors that other pages may refer to by name
 
 
-_rendered: PageCache[_Rendering] = PageCache()
-_entries: PageCache[list[dict[str, Any]]] = PageCache()
-_outputs: PageCache[str] = PageCache()
+class RebuildCache:
+    """The latest rendering, search entries and output of each page."""
 
+    def __init__(self) -> None:
+        self._rendered: PageCache[_Rendering] = PageCache()
+        self._entries: PageCache[list[dict[str, Any]]] = PageCache()
+        self._outputs: PageCache[str] = PageCache()
 
-class _CachedTemplate:
-    def __init__(self, template: Any) -> None:
-        self._template = template
+    def cache_outputs(self, env: Environment) -> None:
+        """Make the templates of `env` use the latest output of pages.
 
-    def render(self, context: dict[str, Any]) -> str:
-        page = context.get("page")
-        if page is None:  # of the sitemap and the page of errors
-            return str(self._template.render(context))
-        key = (str(context["nav"]), page.content, page.title, repr(page.meta), page.edit_url)
-        return _outputs.get_or_make(page.url, key, lambda: self._template.render(context))
+        It depends on the page and on the menu, which has the neighbours' titles too.
+        """
+        outputs = self._outputs
 
+        class CachedTemplate(Template):
+            def render(self, context: dict[str, Any]) -> str:
+                page, fill = context.get("page"), super().render
+                if page is None:  # of the sitemap and the page of errors
+                    return fill(context)
+                values = (page.content, page.title, repr(page.meta), page.edit_url)
+                key = (str(context["nav"]), *values)
+                return outputs.get_or_make(page.url, key, lambda: fill(context))
 
-class CachedEnvironment:
-    """Jinja's environment, whose templates use the latest output of pages.
+        env.template_class = CachedTemplate
 
-    It depends on the page and on the menu, which has the neighbours' titles too.
-    """
+    def cache_rendering(self, page: Page, markdown: str, autorefs: Any) -> None:
+        """Make `page`, whose `markdown` is about to be rendered, use the latest rendering.
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
+        It depends on the page's text and on the files to which it can link. Links are kept by the
+        path of their target. `autorefs`, that plugin, is new in each build: it is told again.
+        """
+        render, register = page.render, autorefs.register_anchor
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
+        def render_or_restore(config: MkDocsConfig, files: Files) -> None:
+            def make() -> _Rendering:
+                registered: list[dict[str, Any]] = []
+                autorefs.register_anchor = lambda page, identifier, anchor=None, **more: (
+                    registered.append(more | {"identifier": identifier, "anchor": anchor})
+                )
+                try:
+                    render(config, files)
+                finally:
+                    autorefs.register_anchor = register
+                linked = page.links_to_anchors or {}
+                links = {file.src_uri: anchors for file, anchors in linked.items()}
+                return _Rendering(
+                    {name: getattr(page, name) for name in _RENDERED}, links, registered
+                )
 
-    def get_template(self, name: str) -> _CachedTemplate:
-        """Return the theme's template of this name."""
-        return _CachedTemplate(self._env.get_template(name))
+            available_files = hash(frozenset((file.src_uri, file.url) for file in files))
+            kept = self._rendered.get_or_make(page.url, (markdown, available_files), make)
+            for anchor in kept.registered:
+                register(page, **anchor)
+            vars(page).update(kept.attributes)
+            targets = {path: files.get_file_from_path(path) for path in kept.links}
+            page.links_to_anchors = {
+                file: kept.links[path] for path, file in targets.items() if file
+            }
 
+        page.render = render_or_restore  # type: ignore[method-assign]
 
-def cache_rendering(page: Page, markdown: str, autorefs: Any) -> None:
-    """Make `page`, whose `markdown` is about to be rendered, use the latest rendering.
+    def cache_entries(self, index: Any) -> None:
+        """Make `index`, the search plugin's index of this build, use the latest entries."""
+        add_entry = index.add_entry_from_context
 
-    It depends on the page's text and on the files to which it can link. Links are kept by the path
-    of their target. `autorefs`, that plugin, is new in each build: it's told again what it learned.
-    """
-    render, register = page.render, autorefs.register_anchor
+        def add_or_restore(page: Page) -> None:
+            def make() -> list[dict[str, Any]]:
+                before = len(index.entries)
+                add_entry(page)
+                entries: list[dict[str, Any]] = index.entries[before:]
+                del index.entries[before:]
+                return entries
 
-    def render_or_restore(config: MkDocsConfig, files: Files) -> None:
-        def make() -> _Rendering:
-            registered: list[dict[str, Any]] = []
-            autorefs.register_anchor = lambda page, identifier, anchor=None, **more: (
-                registered.append(more | {"identifier": identifier, "anchor": anchor})
-            )
-            try:
-                render(config, files)
-            finally:
-                autorefs.register_anchor = register
-            linked = page.links_to_anchors or {}
-            links = {file.src_uri: anchors for file, anchors in linked.items()}
-            return _Rendering({name: getattr(page, name) for name in _RENDERED}, links, registered)
+            key = (page.content, page.title, repr(page.meta))
+            index.entries.extend(map(dict, self._entries.get_or_make(page.url, key, make)))
 
-        available_files = hash(frozenset((file.src_uri, file.url) for file in files))
-        kept = _rendered.get_or_make(page.url, (markdown, available_files), make)
-        for anchor in kept.registered:
-            register(page, **anchor)
-        vars(page).update(kept.attributes)
-        targets = {path: files.get_file_from_path(path) for path in kept.links}
-        page.links_to_anchors = {file: kept.links[path] for path, file in targets.items() if file}
-
-    page.render = render_or_restore  # type: ignore[method-assign]
-
-
-def cache_entries(index: Any) -> None:
-    """Make `index`, the search plugin's index of this build, use the latest entries of pages."""
-    add_entry = index.add_entry_from_context
-
-    def add_or_restore(page: Page) -> None:
-        def make() -> list[dict[str, Any]]:
-            before = len(index.entries)
-            add_entry(page)
-            entries: list[dict[str, Any]] = index.entries[before:]
-            del index.entries[before:]
-            return entries
-
-        key = (page.content, page.title, repr(page.meta))
-        index.entries.extend(map(dict, _entries.get_or_make(page.url, key, make)))
-
-    index.add_entry_from_context = add_or_restore
+        index.add_entry_from_context = add_or_restore

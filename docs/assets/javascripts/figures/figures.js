@@ -10,7 +10,8 @@
   }
 
   /* What an address says of a control: a value that it may have, or undefined. */
-  function parse({ kind, options, least, most = Infinity, step }, text) {
+  function parse({ kind, options, least, most = Infinity, step, pattern }, text) {
+    if (kind === "text") return !text || new RegExp(`^(${pattern})$`).test(text) ? text : undefined;
     if (kind === "tick") return { true: true, false: false }[text];
     if (options) return (options.find(([value]) => String(value) === text) || [])[0];
     const number = /^\d+(\.\d+)?(e-?\d+)?$/.test(text) ? Number(text) : NaN;
@@ -54,6 +55,14 @@
       };
       return { field, read, write: (value) => { field.value = value; } };
     },
+    text(spec) {
+      const field = element("input", { type: "text", pattern: spec.pattern, value: spec.at });
+      const read = () => {
+        field.setAttribute("aria-invalid", String(!field.validity.valid));
+        return field.validity.valid ? field.value : null;
+      };
+      return { field, read, write: (value) => { field.value = value; } };
+    },
     tick(spec) {
       const field = element("input", { type: "checkbox", checked: spec.at });
       return { field, read: () => field.checked, write: (value) => { field.checked = value; } };
@@ -64,6 +73,20 @@
     const text = element("span", { textContent: spec.label });
     return element("label", { className: `play-control play-${spec.kind}` }, text,
       ...(output ? [output] : []), field);
+  }
+
+  /* Controls, of which those with the same `fold` are in one `details`. */
+  function fold(labelled) {
+    const folds = new Map();
+    return labelled.flatMap(([spec, label]) => {
+      if (!spec.fold) return [label];
+      const known = folds.get(spec.fold);
+      const details = known || element("details", { className: "play-fold" },
+        element("summary", { textContent: spec.fold }), element("div", { className: "play-folded" }));
+      details.lastChild.append(label);
+      folds.set(spec.fold, details);
+      return known ? [] : [details];
+    });
   }
 
   /* Numbers as tools/sitelab/figures/quantities.py says them. */
@@ -151,8 +174,8 @@
       const write = (all) => {
         for (const [key, value] of Object.entries(all)) controls.get(key).write(value);
       };
-      const wrong = ({ label, least, most }) =>
-        words[most ? "not-between" : "not-whole"]
+      const wrong = ({ label, least, most, pattern }) =>
+        words[pattern ? "not-text" : most ? "not-between" : "not-whole"]
           .replace("{label}", label).replace("{least}", least).replace("{most}", most);
       const address = (now) => {
         const query = new URLSearchParams({ figure: name });
@@ -196,7 +219,7 @@
         update(values(), ...refused);
       };
       const panel = element("div", { className: "play-controls" },
-        ...data.controls.map((spec) => labelled(spec, controls.get(spec.name))));
+        ...fold(data.controls.map((spec) => [spec, labelled(spec, controls.get(spec.name))])));
       panel.setAttribute("role", "group");
       panel.setAttribute("aria-label", words.controls);
       for (const [key, { field }] of controls) {

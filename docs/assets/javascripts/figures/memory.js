@@ -1,164 +1,311 @@
-/* The account of a rank's memory, as shardlab.proofs.formulas.memory makes it: same terms, same sums. */
+/* Whether a layout fits, as `tools/bench fits` says it: the account of costlab.layouts.memory, term
+ * by term, and the addition of costlab.layouts.stack_memory. Rules are those of costlab.layouts.model. */
 (function () {
   "use strict";
 
   const { element, play, size } = window.figures;
-  const KINDS = ["weight", "gradient", "optimizer", "activation"];
+  const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
+  const range = (start, end) => Array.from({ length: Math.max(0, end - start) }, (_, index) => start + index);
+  const floor = (whole, parts) => Math.floor(whole / parts);
 
-  function elements(term, at) {
+  /* The settings with what is left to its default, and the layers of each piece. */
+  function complete(values) {
+    const at = { ...values };
+    at.kv_heads ||= at.heads;
+    at.head_size ||= floor(at.hidden, at.heads);
+    at.ffn ||= 4 * at.hidden;
+    at.expert_ffn ||= at.ffn;
+    at.query = at.heads * at.head_size;
+    at.key = at.kv_heads * at.head_size;
+    at.pieces = at.stages * at.chunks;
+    at.layers_of_pieces = at.layers_of_stages ? at.layers_of_stages.split(",").map(Number) :
+      Array(at.pieces).fill(at.layers / at.pieces);
+    at.words = Math.ceil(at.vocabulary / (at.pad * at.tensor)) * at.pad * at.tensor;
+    at.shared = at.sequence_parallel ? at.tensor : 1;
+    return at;
+  }
+
+  /* The sentences of what is impossible, in the order of `check`. */
+  function refusals(at, words) {
+    const experts = at.expert * at.expert_tensor;
+    const share = at.tensor * at.context * at.data;
+    const tokens = at.sequence / at.context;
+    const say = (key, parts, whole) =>
+      words[`not-${key}`].replace("{parts}", parts).replace("{whole}", whole);
+    const [most, least] = [Math.max(at.tensor, at.kv_heads), Math.min(at.tensor, at.kv_heads)];
+    return [
+      [!Number.isInteger(at.hidden / at.heads) && !at.asked_head_size, "head-size", at.heads, at.hidden],
+      [at.heads % at.kv_heads, "kv-heads", at.kv_heads, at.heads],
+      [at.experts && at.top_k > at.experts, "top", at.top_k, at.experts],
+      [at.dense_layers > at.layers, "dense", at.dense_layers, at.layers],
+      [share % experts, "ranks", experts, share],
+      [at.context > 1 && at.sequence % (2 * at.context), "sequence", 2 * at.context, at.sequence],
+      [at.sequence_parallel && Math.floor(tokens) % at.tensor, "sequence", at.tensor, tokens],
+      [at.chunks > 1 && at.stages === 1, "chunks", at.chunks, at.stages],
+      [at.pieces > at.layers, "pieces", at.pieces, at.layers],
+      [!at.layers_of_stages && at.layers % at.pieces, "layers", at.pieces, at.layers],
+      [at.layers_of_stages && (at.layers_of_pieces.length !== at.pieces ||
+        sum(at.layers_of_pieces) !== at.layers || Math.min(...at.layers_of_pieces) < 1), "sum", at.pieces, at.layers],
+      [at.heads % at.tensor, "heads", at.tensor, at.heads],
+      [most % least, "groups", at.tensor, at.kv_heads],
+      [at.ffn % at.tensor, "width", at.tensor, at.ffn],
+      [at.experts ? at.experts % at.expert : experts > 1, "experts", at.expert, at.experts],
+      [at.experts && at.expert_ffn % at.expert_tensor, "width", at.expert_tensor, at.expert_ffn],
+      [at.shared_ffn % at.tensor, "width", at.tensor, at.shared_ffn],
+      [at.positions && at.sequence > at.positions, "positions", at.positions, at.sequence],
+      [at.chunks > 1 && at.micro_batches % at.stages, "interleaved", at.stages, at.micro_batches],
+    ].filter(([refused]) => refused).map(([, ...rest]) => say(...rest));
+  }
+
+  function layersOfStages(at) {
+    let start = 0;
+    const pieces = at.layers_of_pieces.map((count) => range(start, start += count));
+    return range(0, at.stages).map((stage) =>
+      pieces.filter((_, piece) => piece % at.stages === stage).flat());
+  }
+
+  const hasExperts = (at, layer) => Boolean(at.experts) && layer >= at.dense_layers;
+
+  function bytes(term, at) {
     const letters = {
-      l: at.layers / at.stages, h: at.hidden, a: at.heads, s: at.sequence, b: at.micro_batch,
-      v: at.vocabulary, e: at.experts, k: at.top_k, f: at.ffn, d: at.hidden / at.heads,
-      g: at.hidden * at.groups / at.heads,
+      s: at.sequence / at.context, b: at.micro_batch, h: at.hidden, a: at.heads, q: at.query, g: at.key,
+      f: at.ffn, v: at.words, k: at.top_k, e: at.experts, x: at.shared_ffn, y: at.expert_ffn,
     };
     const cut = {
-      always: at.tensor, sequence: at.sequence_parallel ? at.tensor : 1, expert: at.expert, never: 1,
+      always: at.tensor, sequence: at.shared, never: 1, expert: at.shared,
+      groups: Math.min(at.tensor, at.kv_heads), rows: at.shared / at.expert_tensor,
     }[term.cut];
-    return [...term.of].reduce((all, letter) => all * letters[letter], term.number) / cut;
+    return (term.width || at.activation) * [...term.of].reduce((all, letter) => all * letters[letter], term.number) / cut;
   }
 
-  function state({ terms, recipes }, at) {
-    const layers = at.experts ? terms.expertParameters : terms.denseParameters;
-    const [everywhere, last] = at.ffn ? [terms.llamaParameters, terms.llamaLast] :
-      [[...terms.parameters, ...layers], terms.finalNorm];
-    const parts = [...everywhere, ...(at.stages === 1 ? last : [])];
-    const count = (ofExperts) => parts.filter(({ cut }) => (cut === "expert") === ofExperts)
-      .reduce((sum, term) => sum + elements(term, at), 0);
+  const statistics = (key, norms, at) => ({
+    key, number: norms * (at.norm === "layer" ? 2 : 1), of: "sb", cut: "sequence", width: 4,
+  });
+
+  /* What a layer keeps of a micro-batch, and what backward makes again. */
+  function keptTerms(at, recompute, experts, terms) {
+    const whole = (list) => list.map((term) =>
+      (at.gathered_inputs && ["qkv-input", "fc1-input"].includes(term.key) ? { ...term, cut: "never" } : term));
+    const unfused = at.attention === "unfused";
+    let layer = [...terms.attention, statistics("norm-statistics", 2, at), ...(at.dropout ? terms.masks : [])];
+    if (unfused) layer = layer.map((term) => (term.key === "key-value" ? terms.repeated[0] : term));
+    if (at.unfused_norms) layer.push(...terms.unfusedNorms);
+    const core = unfused ? (at.dropout ? terms.core : terms.scores) : terms.fused;
+    const network = at.gated ? terms.gated : terms.plain;
+    if (experts) {
+      layer.push(...terms.experts, ...(at.gated ? terms.gatedExpert : terms.plainExpert));
+      if (at.shared_ffn) layer.push(...network.slice(1).map((term) => ({ ...term, of: term.of.replace("f", "x") })));
+    } else layer.push(...network);
+    layer = whole(layer);
+    if (recompute === "full") return [terms.checkpoint, [...layer, ...core]];
+    if (recompute === "alternate") {
+      return [[...terms.alternate.filter(({ key }) => !at.compiled || key !== "fc2-output"), ...terms.fused],
+        [...layer, ...core]];
+    }
+    if (recompute === "selective" && unfused) return [layer, core];
+    return [[...layer, ...core], []];
+  }
+
+  /* A rank's parameters of a layer: those that all data ranks share, and its experts'. */
+  function layerParameters(at, layer) {
+    const [h, t, up] = [at.hidden, at.tensor, at.gated ? 2 : 1];
+    const [bias, norm] = [at.bias ? 1 : 0, at.norm === "layer" ? 2 : 1];
+    const columns = floor(at.query + floor(2 * at.key * t, Math.min(t, at.kv_heads)), t);
+    const pair = (width, ranks) => (up + 1) * h * floor(width, ranks) + (up * floor(width, ranks) + h) * bias;
+    const attention = h * columns + floor(at.query, t) * h + 2 * h * norm +
+      columns * (at.bias || at.qkv_bias ? 1 : 0) + h * bias + (at.qk_norm ? 2 * at.head_size : 0);
+    if (!hasExperts(at, layer)) return [attention + pair(at.ffn, t), 0];
+    const router = at.experts * (h + bias) + (at.shared_gate ? h : 0);
+    return [attention + router + (at.shared_ffn ? pair(at.shared_ffn, t) : 0),
+      floor(at.experts, at.expert) * pair(at.expert_ffn, at.expert_tensor)];
+  }
+
+  function parameters(at, stage, layers) {
+    const counts = layers.map((layer) => layerParameters(at, layer));
+    const words = floor(at.words, at.tensor) * at.hidden;
+    const norm = at.hidden * (at.norm === "layer" ? 2 : 1);
+    const dense = sum(counts.map(([all]) => all)) +
+      (stage === 0 ? words + at.positions * at.hidden + (at.embedding_norm ? norm : 0) : 0) +
+      (stage === at.stages - 1 ? norm + (!at.tied || at.stages > 1 ? words : 0) : 0);
+    return { dense, experts: sum(counts.map(([, own]) => own)), layers: counts.map(sum) };
+  }
+
+  function live(at, stage) {
+    const [m, p, v, left] = [at.micro_batches, at.stages, at.chunks, at.stages - stage];
+    return v === 1 ? Math.min(m, left) : Math.min(m * v, 2 * (left - 1) + (v - 1) * Math.min(m, p) + 1) / v;
+  }
+
+  /* What FSDP's loss and backward need in addition, and what it sends or receives. */
+  function sharded(at, stage, { dense, experts, layers }, [loss, made, logits], terms) {
+    const outside = dense + experts - sum(layers);
+    const largest = Math.max(...layers);
+    const root = outside * at.activation;
+    const alive = at.micro_batches <= at.stages ? at.chunks : 1;
+    const stays = sum(layers) * at.gathered + root + (sum(layers) + outside) * at.gradient / alive;
+    const [gathered, backward] = at.stages > 1 ? [stays, stays] : [root + largest * at.gathered,
+      1.5 * root + largest * (2 * at.gathered + at.activation + at.gradient)];
+    const ofLoss = loss + gathered + (at.tensor > 1 && at.loss_copies > 1 ? logits : 0);
+    const again = made + backward + sum(terms.backward.map((term) => bytes(term, at))) +
+      (at.context > 1 ? at.context * bytes(terms.repeated[0], at) : 0);
+    const output = logits * at.activation / at.logits;
+    const sent = at.stages > 1 ? bytes(terms.checkpoint[0], at) * (at.micro_batches + live(at, stage)) +
+      (at.micro_batches - 1) * output : 0;
+    return ofLoss > again - logits ? [ofLoss, 0, sent] : [0, again - logits, sent];
+  }
+
+  /* The bytes that a rank of a stage holds, by kind and by what holds them. */
+  function rankLines(at, stage, layers, terms) {
+    const lines = new Map();
+    const write = (key, count) => lines.set(key, (lines.get(key) || 0) + count);
+    const add = (term, times = 1) => write(`activations/${term.key}`, times * bytes(term, at));
+    const held = parameters(at, stage, layers);
     const replicas = at.data * at.context;
-    const rows = [
-      [at.ffn ? "gated" : "state", count(false), replicas], ["experts", count(true), at.tensor * replicas / at.expert],
-    ];
-    return [["weight", 3], ["gradient", 2], ["optimizer", 1]].flatMap(([kind, stage]) =>
-      rows.map(([row, parameters, copies]) => [`${kind}/${row}`,
-        recipes[at.recipe][kind] * parameters / (at.zero >= stage ? copies : 1)]));
+    const copies = Math.max(1, floor(at.tensor * replicas, at.expert * at.expert_tensor));
+    for (const [kind, width, least] of [["weights", at.weight, 3], ["gradients", at.gradient, 2], ["optimizer", at.optimizer, 1]]) {
+      const cut = at.zero >= least;
+      write(`${kind}/shared`, width * held.dense / (cut ? replicas : 1));
+      write(`${kind}/experts`, width * held.experts / (cut ? copies : 1));
+    }
+    const alike = new Map();
+    layers.forEach((layer, place) => {
+      const key = `${place < (at.recompute_layers || layers.length)}/${hasExperts(at, layer)}`;
+      alike.set(key, (alike.get(key) || 0) + 1);
+    });
+    let made = 0;
+    for (const [key, number] of alike) {
+      const [again, experts] = key.split("/").map((word) => word === "true");
+      const [kept, madeAgain] = keptTerms(at, again ? at.recompute : "none", experts, terms);
+      kept.forEach((term) => add(term, live(at, stage) * number));
+      made = Math.max(made, sum(madeAgain.map((term) => bytes(term, at))));
+    }
+    if (stage === 0) {
+      const times = at.chunks === 1 ? live(at, stage) : Math.min(at.micro_batches, 2 * at.stages);
+      [...terms.tokens, ...(at.dropout ? terms.first : [])].forEach((term) => add(term, times));
+    }
+    let [loss, logits] = [0, 0];
+    if (stage === at.stages - 1) {
+      const [input, head, scores] = terms.last;
+      add(input);
+      add(at.gathered_inputs ? { ...head, cut: "never" } : head);
+      add(statistics("final-norm-statistics", 1, at));
+      logits = bytes({ ...scores, cut: at.whole_logits ? "never" : "always", width: at.logits }, at);
+      write("logits/logits", logits);
+      loss = logits * (at.activation / at.logits + at.loss_copies);
+    }
+    let sent = at.stages > 1 ? 2 * bytes(terms.checkpoint[0], at) : 0;
+    if (at.zero === 3) [loss, made, sent] = sharded(at, stage, held, [loss, made, logits], terms);
+    write("buffers/of-loss", loss);
+    write("buffers/of-backward", made);
+    write("buffers/sent", sent);
+    return lines;
   }
 
-  /* Of how many micro-batches the first stage holds all its layers, and the first chunk. */
-  function alive({ micro_batches: m, stages: p, chunks: v }) {
-    if (v === 1 || p === 1) return [Math.min(m, p), Math.min(m, p)];
-    return [Math.min(m * v, 2 * (p - 1) + (v - 1) * Math.min(m, p) + 1) / v, Math.min(m, 2 * p)];
+  const whole = (lines) => sum([...lines.values()]);
+
+  /* What a rank needs, from what is counted: the likely number, and its bounds. */
+  function estimate(lines, { guess, bounds, state }) {
+    const counted = whole(lines);
+    const ofState = sum([...lines].filter(([key]) => state.includes(key.split("/")[0])).map(([, count]) => count));
+    const likely = guess[0] + guess[1] * ofState + guess[2] * (counted - ofState);
+    return { counted, likely, low: bounds[0] * counted, high: bounds[1] * counted };
   }
 
-  function activations({ terms, recipes }, at) {
-    const [live, first] = alive(at);
-    const layers = live * at.layers / at.stages;
-    const layer = at.ffn ? [...terms.llamaAttention, ...terms.gated] :
-      [...terms.attention, ...(at.experts ? terms.experts : terms.dense)];
-    const core = at.ffn ? terms.llamaCore : terms.core;
-    const bytes = (term, times) =>
-      (term.width || recipes[at.recipe].activation) * elements(term, at) * times / at.context;
-    const [stored, recomputed] = {
-      none: [[...layer, ...core], []],
-      selective: [layer, core],
-      full: [terms.checkpoint, [...layer, ...core]],
-    }[at.recompute];
-    const storedOnce = [...(at.ffn ? [] : terms.first), ...(at.stages === 1 ? terms.last : [])];
-    const key = (term) => (at.ffn && term.key === "fc2-input" ? "gated-fc2-input" : term.key);
-    const line = (times) => (term) => [`activation/${key(term)}`, bytes(term, times)];
-    const recomputedBytes = recomputed.reduce((sum, term) => sum + bytes(term, 1), 0);
-    return [
-      ...stored.map(line(layers)), ["activation/recomputed", recomputedBytes],
-      ...storedOnce.map(line(first)),
-    ];
-  }
-
-  function warnings(at, words) {
-    const ranks = at.tensor * at.context * at.data;
-    const pieces = at.stages * at.chunks;
-    const cut = at.context * (at.sequence_parallel ? at.tensor : 1);
-    const uneven = [
-      [at.heads, at.tensor, words["not-heads"]], [at.layers, pieces, words["not-layers"]],
-      [at.sequence, cut, words["not-sequence"]],
-      ...(at.experts ? [
-        [at.experts, at.expert, words["not-experts"]], [ranks, at.expert, words["not-ranks"]],
-      ] : []),
-    ];
-    const refused = [
-      [at.chunks > 1 && (at.stages === 1 || (at.micro_batches > at.stages &&
-        at.micro_batches % at.stages)), words["not-interleaved"]],
-      [at.experts && at.tensor > 1 && !at.sequence_parallel, words["not-routed"]],
-      [at.experts && at.top_k > at.experts, words["not-top"]],
-      [at.ffn && at.experts, words["not-gated-experts"]],
-      [at.ffn && (!at.groups || at.heads % at.groups), words["not-groups"]],
-    ];
-    return [
-      ...uneven.filter(([whole, parts]) => whole % parts).map(([whole, parts, text]) =>
-        text.replace("{parts}", parts).replace("{whole}", whole)),
-      ...refused.filter(([wrong]) => wrong).map(([, text]) => text),
-    ];
-  }
-
-  function draw(figure, at, data) {
-    const lines = new Map([...state(data, at), ...activations(data, at)]);
-    const sums = Object.fromEntries(KINDS.map((kind) => [kind, 0]));
-    for (const [key, bytes] of lines) sums[key.split("/")[0]] += bytes;
-    const whole = KINDS.reduce((sum, kind) => sum + sums[kind], 0);
+  function show(figure, lines, kinds) {
+    const sums = Object.fromEntries(kinds.map((kind) => [kind, 0]));
+    for (const [key, count] of lines) sums[key.split("/")[0]] += count;
     for (const row of figure.querySelectorAll("[data-line]")) {
-      const bytes = lines.get(row.dataset.line) || 0;
+      const count = lines.get(row.dataset.line) || 0;
       const cell = row.querySelector(".play-bytes");
-      row.hidden = !bytes;
-      cell.dataset.bytes = bytes;
-      cell.textContent = size(bytes);
+      row.hidden = !count;
+      cell.dataset.bytes = count;
+      cell.textContent = size(count);
     }
-    for (const kind of KINDS) {
-      figure.querySelector(`[data-sum="${kind}"]`).textContent = size(sums[kind]);
-      figure.querySelector(`[data-kind="${kind}"]`).style.width = `${100 * sums[kind] / whole}%`;
+    for (const kind of kinds) {
+      figure.querySelector(`[data-sum="${kind}"]`).textContent = lines.size ? size(sums[kind]) : "–";
+      figure.querySelector(`[data-kind="${kind}"]`).style.width = `${100 * sums[kind] / (whole(lines) || 1)}%`;
     }
-    figure.querySelector('[data-sum="whole"]').textContent = size(whole);
-    const warning = figure.querySelector(".play-warning");
-    warning.textContent = warnings(at, data.words).join(" ");
-    warning.hidden = !warning.textContent;
+    figure.querySelector('[data-sum="whole"]').textContent = lines.size ? size(whole(lines)) : "–";
   }
 
-  const turned = (name, values, data) => (name === "model" ? data.models[values.model] : {});
+  function draw(figure, values, data) {
+    const { words, terms, bias, cards, spread } = data;
+    const at = complete({ ...values, asked_head_size: values.head_size });
+    const refused = refusals(at, words);
+    const warning = figure.querySelector(".play-warning");
+    warning.textContent = refused.join(" ");
+    warning.hidden = !refused.length;
+    const write = (name, text) => { figure.querySelector(`[data-answer="${name}"]`).textContent = text; };
+    if (refused.length) {
+      show(figure, new Map(), data.kinds);
+      for (const name of ["verdict", "room", "rank", "likely", "added", "spread", "bounds"]) write(name, "–");
+      return;
+    }
+    const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
+    const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
+    const need = estimate(stages[worst], bias);
+    const room = cards[at.card];
+    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
+    show(figure, stages[worst], data.kinds);
+    write("verdict", words[verdict]);
+    write("room", `${at.card}: ${size(room)}`);
+    write("rank", words["of-stage"].replace("{stage}", worst).replace("{stages}", at.stages)
+      .replace("{ranks}", at.tensor * at.stages * at.data * at.context));
+    write("added", size(need.likely - need.counted));
+    write("likely", size(need.likely));
+    write("spread", `${size(spread.low * need.likely)} – ${size(spread.high * need.likely)}`);
+    write("bounds", `${size(need.low)} – ${size(need.high)}`);
+  }
+
+  const turned = (name, values, data) => ({
+    model: () => data.models[values.model], program: () => data.programs[values.program],
+  }[name] || (() => ({})))();
   const { change, panel } = play("memory", draw, turned);
 
-  /* What this account has of a model's config.json, or a sentence: it counts GPT-2's layers and
-   * Llama's, and no others. */
-  function readConfig(text, words) {
-    let config;
-    try { config = JSON.parse(text); } catch (error) { config = null; }
-    if (config === null || typeof config !== "object") return words["not-json"];
-    const old = config.model_type === "gpt2";
-    if (!old && !["llama", "mistral"].includes(config.model_type)) {
-      return words["not-type"].replace("{type}", String(config.model_type).slice(0, 40));
+  /* What a model's config.json says, or a sentence: as costlab.layouts.model_config reads it. */
+  function readConfig(text, { words, config: { sizes, families, ignored }, empty }) {
+    let keys;
+    try { keys = JSON.parse(text); } catch (error) { keys = null; }
+    if (keys === null || typeof keys !== "object" || Array.isArray(keys)) return words["not-json"];
+    const short = (names) => names.slice(0, 8).map((name) => String(name).slice(0, 40)).join(", ");
+    const kind = String(keys.model_type);
+    if (!Object.hasOwn(families, kind)) {
+      return words["not-type"].replace("{type}", () => short([kind])).replace("{types}", Object.keys(families).join(", "));
     }
-    const names = old ? { layers: "n_layer", hidden: "n_embd", heads: "n_head",
-      vocabulary: "vocab_size", sequence: "n_positions" } : { layers: "num_hidden_layers",
-      hidden: "hidden_size", heads: "num_attention_heads", vocabulary: "vocab_size",
-      ffn: "intermediate_size", groups: "num_key_value_heads" };
-    const sizes = { experts: 0, ffn: 0, groups: 0 };
-    for (const [name, key] of Object.entries(names)) {
-      const value = config[key] ?? (name === "groups" ? config.num_attention_heads : undefined);
-      if (!Number.isInteger(value) || value < 1) return words["not-key"].replace("{key}", key);
-      sizes[name] = value;
+    const known = new Set([...Object.values(sizes).flat(), ...ignored]);
+    const unknown = Object.keys(keys).filter((key) => !known.has(key)).sort();
+    if (unknown.length) return words["not-known"].replace("{keys}", () => short(unknown));
+    const settings = { ...empty, ...families[kind] };
+    for (const [name, names] of Object.entries(sizes)) {
+      const key = names.find((each) => keys[each] !== undefined && keys[each] !== null);
+      const needed = ["layers", "hidden", "heads", "vocabulary"].includes(name);
+      if (key === undefined && !needed) continue;
+      if (!Number.isInteger(keys[key]) || keys[key] < (needed ? 1 : 0)) {
+        return words["not-key"].replace("{key}", key || names[0]);
+      }
+      settings[name] = keys[key];
     }
-    const { hidden, heads } = sizes;
-    const others = old ? {
-      n_inner: (config.n_inner ?? 4 * hidden) !== 4 * hidden,
-      activation_function: !/^gelu/.test(config.activation_function ?? "gelu_new"),
-      tie_word_embeddings: config.tie_word_embeddings === false,
-    } : {
-      head_dim: (config.head_dim ?? hidden / heads) * heads !== hidden,
-      hidden_act: (config.hidden_act ?? "silu") !== "silu",
-      attention_bias: config.attention_bias, mlp_bias: config.mlp_bias,
-      tie_word_embeddings: config.tie_word_embeddings, sliding_window: config.sliding_window,
-    };
-    const other = Object.keys(others).find((key) => others[key]);
-    return other ? words["not-counted"].replace("{key}", other) : sizes;
+    const biased = keys.mlp_bias || (keys.attention_bias && families[kind].bias === false);
+    const sparse = (keys.decoder_sparse_step ?? 1) !== 1 || [].concat(keys.mlp_only_layers ?? []).length;
+    if (biased || sparse) {
+      return words["not-counted"].replace("{key}", biased ? "mlp_bias, attention_bias" : "decoder_sparse_step, mlp_only_layers");
+    }
+    settings.tied = keys.tie_word_embeddings ?? settings.tied;
+    if (kind === "gpt2") settings.positions = keys.n_positions ?? 1024;
+    return settings;
   }
 
-  const { words } = JSON.parse(document.querySelector("#figure-memory script").textContent);
+  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
+  const { words } = data;
   const field = element("textarea", { rows: 4, spellcheck: false, name: "config" });
   field.setAttribute("aria-label", "config.json");
   const status = element("p", { className: "play-note", hidden: true });
   status.setAttribute("role", "status");
   const button = element("button", { type: "button", textContent: words.read });
   button.addEventListener("click", () => {
-    const sizes = readConfig(field.value, words);
-    if (typeof sizes !== "string") change(sizes);
+    const settings = readConfig(field.value, data);
+    if (typeof settings !== "string") change(settings);
     status.hidden = false;
-    status.textContent = typeof sizes === "string" ? sizes : words["was-read"];
+    status.textContent = typeof settings === "string" ? settings : words["was-read"];
   });
   panel.append(element("details", { className: "play-paste" },
     element("summary", { textContent: words.paste }), field, button, status));

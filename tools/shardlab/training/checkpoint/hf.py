@@ -1,4 +1,4 @@
-"""Weights from and to Hugging Face's files: `config.json` and the safetensors of a Llama or Qwen2.
+"""Weights of Llama, Qwen and Mistral, from and to Hugging Face's `config.json` and safetensors.
 
     config = read_config("Llama-3-8B")
     model = GPT(config, tensor=grid.tensor, stage=grid.pipeline.rank, stages=grid.pipeline.size)
@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from shardlab.comm import Axis
 from shardlab.comm.collective_errors import raise_on_all_ranks
 from shardlab.fsdp import FSDP
-from shardlab.gpt.config import LLAMA, GPTConfig
+from shardlab.gpt.config import LLAMA, ROPE_KEYS, GPTConfig, RopeScaling
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import DENSE, Grid
 from shardlab.layers.sharding import sharding_of, whole
@@ -51,19 +51,23 @@ NAMES = {
     "norm1": ["input_layernorm"],
     "norm2": ["post_attention_layernorm"],
     "attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+    "attention.q_norm": ["self_attn.q_norm"],
+    "attention.k_norm": ["self_attn.k_norm"],
     "attention.proj": ["self_attn.o_proj"],
     "mlp.fc1": ["mlp.gate_proj", "mlp.up_proj"],
     "mlp.fc2": ["mlp.down_proj"],
 }
-MODELS = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+MODELS = {
+    "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+}  # fmt: skip
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 # What a config.json may ask for, where shardlab has one way only. The first value is the default.
 ONLY: dict[str, tuple[Any, ...]] = {
     "model_type": tuple(MODELS), "architectures": tuple([name] for name in MODELS.values()),
     "torch_dtype": DTYPES, "hidden_act": ("silu",), "attention_bias": (False,),
     "attention_dropout": (0,), "mlp_bias": (False,), "pretraining_tp": (1,),
-    "rope_scaling": (None,), "rope_type": ("default",), "layer_types": (["full_attention"],),
-    "use_mrope": (False,), "use_sliding_window": (False,), "sliding_window": (None,),
+    "use_mrope": (False,),
 }  # fmt: skip
 IGNORED = {  # of no effect on weights and logits
     "_name_or_path", "bos_token_id", "eos_token_id", "max_window_layers", "pad_token_id",
@@ -84,6 +88,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hidden: Count = msgspec.field(name="hidden_size")
     heads: Count = msgspec.field(name="num_attention_heads")
     kv_heads: Count | None = msgspec.field(name="num_key_value_heads", default=None)
+    head_size: Count | None = msgspec.field(name="head_dim", default=None)
     ffn: Count = msgspec.field(name="intermediate_size")
     vocab: Count = msgspec.field(name="vocab_size")
     sequence: Count = msgspec.field(name="max_position_embeddings")
@@ -103,30 +108,57 @@ def read_config(folder: Path | str) -> GPTConfig:
     file = Path(folder) / CONFIG
     try:
         keys = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-        rope = keys.pop("rope_parameters", None) or {}
-        _require(isinstance(rope, dict), "rope_parameters is no object")
-        keys |= rope
+        scaling = _read_rope(keys)
         keys["torch_dtype"] = dtype = keys.pop("dtype", keys.get("torch_dtype")) or DTYPES[0]
-        keys["layer_types"] = sorted(set(keys.get("layer_types") or ["full_attention"]))
-        if keys.get("use_sliding_window") is False:
-            keys.pop("sliding_window", None)
-        qkv_bias = keys.get("model_type") == "qwen2" or None
-        head = keys.pop("head_dim", None)
+        kind = keys.get("model_type")
+        window, layers = _read_window(keys), keys.pop("layer_types", None) or []
         for key, allowed in ONLY.items():
             value = keys.pop(key, allowed[0])
             options = " or ".join(msgspec.json.encode(option).decode() for option in allowed)
             _require(value in allowed, f"{key} = {value!r} isn't supported, only {options}")
         keys = {key: value for key, value in keys.items() if key not in IGNORED}
         settings = msgspec.structs.asdict(msgspec.convert(keys, Settings))
-        ratio = settings["hidden"] / settings["heads"]
-        _require(
-            ratio == int(ratio) and head in (None, ratio),
-            f"hidden_size / num_attention_heads = {ratio:g} must be whole, and head_dim = {head} "
-            "the same",
-        )
-        return GPTConfig(**LLAMA | settings, qkv_bias=qkv_bias, dtype=getattr(torch, dtype))
+        _require({*layers} <= {"full_attention", "sliding_attention"}, f"layer_types = {layers!r}")
+        if window is not None and (not layers or "sliding_attention" in layers):
+            _require(
+                settings["sequence"] <= window,
+                f"sliding_window = {window} is shorter than max_position_embeddings = "
+                f"{settings['sequence']}, and shardlab's attention is full: for sequences of at "
+                f"most {window} tokens both are equal, so set max_position_embeddings to {window}",
+            )
+        if settings["head_size"] == settings["hidden"] / settings["heads"]:
+            settings["head_size"] = None
+        return GPTConfig(
+            **LLAMA | settings, rope_scaling=scaling, qk_norm=kind == "qwen3",
+            qkv_bias=kind == "qwen2" or None, dtype=getattr(torch, dtype),
+        )  # fmt: skip
     except (OSError, ValueError, TypeError, msgspec.MsgspecError, HFError) as error:
         raise HFError(f"{file}: {error}") from None
+
+
+def _read_rope(keys: dict[str, Any]) -> RopeScaling | None:
+    """Take rope's settings out of `keys`, in the form of transformers 4 or 5; leave rope_theta."""
+    rope = keys.pop("rope_scaling", None) or keys.get("rope_parameters") or {}
+    keys.pop("rope_parameters", None)
+    _require(isinstance(rope, dict), "rope_parameters is no object")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if "rope_theta" in rope:
+        keys["rope_theta"] = rope["rope_theta"]
+    given = {key: x for key, x in rope.items() if key not in ("rope_type", "type", "rope_theta")}
+    known: dict[Any, set[str]] = {"default": set(), **ROPE_KEYS}
+    _require(kind in known, f"rope_type = {kind!r} isn't supported, only {', '.join(known)}")
+    words = f"{kind} rope has {', '.join(sorted(given)) or 'no settings'}, and here it takes "
+    _require(given.keys() == known[kind], words + (", ".join(sorted(known[kind])) or "none"))
+    if kind == "default":
+        return None
+    return msgspec.convert({"rope_type": kind, **given}, RopeScaling)
+
+
+def _read_window(keys: dict[str, Any]) -> int | None:
+    """Take the sliding window out of `keys`, with the default of each model in transformers."""
+    kind = keys.get("model_type")
+    window: int | None = keys.pop("sliding_window", 4096 if kind == "mistral" else None)
+    return window if keys.pop("use_sliding_window", kind not in ("qwen2", "qwen3")) else None
 
 
 def from_hf(path: Path | str, *, model: nn.Module | Sequence[nn.Module], grid: Grid) -> None:
@@ -232,8 +264,8 @@ def hf_views(name: str, tensor: Tensor, config: GPTConfig) -> dict[str, Tensor]:
         prefix = f"model.layers.{layer}."
     parts: Sequence[Tensor] = [tensor]
     if module == "attention.qkv":
-        queries, head = config.heads // config.groups, config.hidden // config.heads
-        fused = tensor.view(-1, queries + 2, head, *tensor.shape[1:])
+        queries = config.heads // config.groups
+        fused = tensor.view(-1, queries + 2, config.head, *tensor.shape[1:])
         parts = fused.split_with_sizes([queries, 1, 1], 1)
     elif module == "mlp.fc1":
         parts = tensor.view(-1, 2, *tensor.shape[1:]).split_with_sizes([1, 1], 1)
@@ -255,21 +287,27 @@ def describe(config: GPTConfig) -> dict[str, Any]:
     """Return the `config.json` of a model.
 
     Raises:
-        HFError: transformers has neither a Llama nor a Qwen2 with these settings.
+        HFError: transformers has no Llama, Qwen2 or Qwen3 with these settings.
     """
     needed = LLAMA | {"experts": None, "tie_embeddings": config.tie_embeddings}
     wrong = [f"{k} = {getattr(config, k)!r}" for k in needed if getattr(config, k) != needed[k]]
     _require(
         not wrong,
         f"{', '.join(wrong)}: only GPTConfig(**LLAMA, …) has the layout of transformers' Llama, "
-        "and with qkv_bias=True that of its Qwen2",
+        "with qkv_bias=True that of its Qwen2, and with qk_norm=True that of its Qwen3",
     )
     values = {name: getattr(config, name) for name in Settings.__struct_fields__}
-    values |= {"ffn": config.ffn_width, "kv_heads": config.groups}
-    kind = "qwen2" if config.qkv_bias else "llama"
+    values |= {"ffn": config.ffn_width, "kv_heads": config.groups, "head_size": config.head}
+    kind = "qwen3" if config.qk_norm else "qwen2" if config.qkv_bias else "llama"
+    _require(not (config.qk_norm and config.qkv_bias), "qk_norm with qkv_bias is no model's")
     fixed = {"architectures": [MODELS[kind]], "model_type": kind, "hidden_act": "silu"}
     dtype = str(config.dtype).removeprefix("torch.")
-    return {**fixed, **msgspec.to_builtins(Settings(**values)), "torch_dtype": dtype}
+    scaling = config.rope_scaling
+    keys = sorted(ROPE_KEYS[scaling.rope_type] | {"rope_type"}) if scaling else []
+    return {
+        **fixed, **msgspec.to_builtins(Settings(**values)), "torch_dtype": dtype,
+        "rope_scaling": {key: getattr(scaling, key) for key in keys} or None,
+    }  # fmt: skip
 
 
 def _require(condition: bool, message: str) -> None:
