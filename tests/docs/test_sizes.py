@@ -33,10 +33,10 @@ LIMITS = {
     "tools/sitelab": (1_200, 2_805),
     # With the pages of lab 06, diagrams drawn (105), scored predictions (95), and layouts of CPU
     # ranks, predicted and measured (165).
-    "tools/pages": (1_600, 2_185),
+    "tools/pages": (1_600, 2_210),
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 553  # in all these rooms; the plan asks for 370
+FILES = 554  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder
