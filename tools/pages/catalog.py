@@ -34,6 +34,7 @@ MODULES = {
     "trace": "pages.runs.trace",
     "gpu-run": "pages.gpu_run",
     "predictions": "pages.runs.predictions",
+    "layouts-here": "pages.runs.layouts_here",
 }
 
 

@@ -224,16 +224,7 @@ def _show(step: Prediction) -> None:
 def _show_layouts(predictions: Sequence[Prediction]) -> None:
     from costlab.record.terminal import console, tabulate
 
-    head = [
-        "tensor",
-        "stages",
-        "micro-batch",
-        "recompute",
-        "GB",
-        "s a step",
-        "80 %",
-        "most of it",
-    ]
+    head = ("tensor", "stages", "micro-batch", "recompute", "GB", "s a step", "80 %", "most of it")
     rows = [
         (str(layout.run["tensor"]), str(layout.run["stages"]), str(layout.run["micro_batch"]),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costlab.layouts.runs import BITS, CARDS, FACTS, STACKS, Run
+from costlab.layouts.runs import BITS, CARDS, FACTS, STACKS, Card, Run
 
 Array = NDArray[np.float64]
 
@@ -27,9 +27,9 @@ TERMS = ("products", "attention", "pointwise", "tensor and context links", "laun
          "head", "stage link", "bubble", "data link", "optimizer")  # fmt: skip
 
 
-def count(run: Run) -> dict[str, Any]:
-    """Return a run's work, in seconds at data sheet rates: of a layer, but where it says else."""
-    card, stack = CARDS[run.card], STACKS[run.stack]
+def count(run: Run, card: Card | None = None) -> dict[str, Any]:
+    """Return a run's work, in seconds at a card's rates: of a layer, but where it says else."""
+    card, stack = card or CARDS[run.card], STACKS[run.stack]
     wide = card.flops[16] * 1e12
     rate, memory = card.flops[BITS[run.dtype]] * 1e12, card.memory * 1e9
     link, network = card.link * 1e9, (run.network or card.network) / 8 * 1e9
