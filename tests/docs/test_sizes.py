@@ -36,7 +36,7 @@ LIMITS = {
     "tools/pages": (1_600, 2_210),
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-FILES = 553  # in all these rooms; the plan asks for 370
+FILES = 554  # in all these rooms; the plan asks for 370
 SMALL = 25  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder
