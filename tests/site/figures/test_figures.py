@@ -61,6 +61,9 @@ TURN = """([name, turns]) => turns.map(turn => {
       [...track.querySelectorAll(".play-box")].map(box => [
         box.classList[1].at(-1), box.textContent, box.dataset.chunk, parseFloat(box.style.left),
         parseFloat(box.style.width)])),
+    bar: [...figure.querySelectorAll(".play-of-card > *")].map(
+      part => parseFloat(part.style.width)),
+    room: parseFloat(figure.querySelector(".play-of-card")?.style.getPropertyValue("--room")),
     curve: figure.querySelector(".play-curve")?.getAttribute("points"),
     none: figure.querySelector(".play-warning")?.hidden === false,
     warning: figure.querySelector(".play-warning")?.textContent,
@@ -144,6 +147,14 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader, count: i
         }
         assert shown["sums"] == {**sums, "whole": quantities.format_bytes(sum(lines.values()))}
         assert shown["answers"] == account.answer(at, words)
+        stages = memory.all_ranks(*account.read_plan(at))
+        need, room = (
+            stack_memory.estimate(stages[memory.worst(stages)]),
+            stack_memory.usable_bytes(at.get("card", account.CARD)),
+        )
+        bar = [sum(shown["bar"][:-1]), shown["bar"][-1], shown["room"]]
+        ends = [need.counted, need.likely - need.counted, room]
+        assert bar == pytest.approx([100 * end / max(room, need.high) for end in ends], abs=0.01)
     assert counted > count / 20 + len(PRESETS) - 1
 
 

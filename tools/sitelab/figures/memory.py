@@ -240,6 +240,9 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         kind: sum(count for key, count in lines.items() if key.startswith(f"{kind}/"))
         for kind in memory.KINDS
     }
+    model, plan = read_plan(at)
+    stages = memory.all_ranks(model, plan)
+    need = stack_memory.estimate(stages[memory.worst(stages)])
     described_rows = []
     for kind, key in rows:
         why = words[f"why-{kind}" if key in ("shared", "experts") else f"why-{key}"]
@@ -250,6 +253,9 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         words,
         sums=sums,
         whole=sum(sums.values()),
+        added=need.likely - need.counted,
+        room=_room(at),
+        scale=max(need.high, _room(at)),
         lines=lines,
         size=quantities.format_bytes,
         answers=answer(at, words),

@@ -187,6 +187,7 @@
       const update = (now, ...sentences) => {
         const empty = Object.keys(now).filter((key) => now[key] === null);
         say(...sentences, ...empty.map((key) => wrong(specs.get(key))));
+        figure.toggleAttribute("data-old", empty.length > 0); // what is drawn is not of these settings
         if (!empty.length) draw(figure, now, data);
         return !empty.length;
       };

@@ -210,7 +210,8 @@
     return { counted, likely, low: bounds[0] * counted, high: bounds[1] * counted };
   }
 
-  function show(figure, lines, kinds) {
+  /* The bar is as long as the card's memory or the most that may be needed; `added` is a program's. */
+  function show(figure, lines, kinds, { scale, room, added } = { scale: 1, room: 1, added: 0 }) {
     const sums = Object.fromEntries(kinds.map((kind) => [kind, 0]));
     for (const [key, count] of lines) sums[key.split("/")[0]] += count;
     for (const row of figure.querySelectorAll("[data-line]")) {
@@ -222,8 +223,10 @@
     }
     for (const kind of kinds) {
       figure.querySelector(`[data-sum="${kind}"]`).textContent = lines.size ? size(sums[kind]) : "–";
-      figure.querySelector(`[data-kind="${kind}"]`).style.width = `${100 * sums[kind] / (whole(lines) || 1)}%`;
+      figure.querySelector(`[data-kind="${kind}"]`).style.width = `${100 * sums[kind] / scale}%`;
     }
+    figure.querySelector('[data-kind="added"]').style.width = `${100 * added / scale}%`;
+    figure.querySelector(".play-of-card").style.setProperty("--room", `${100 * room / scale}%`);
     figure.querySelector('[data-sum="whole"]').textContent = lines.size ? size(whole(lines)) : "–";
   }
 
@@ -245,7 +248,8 @@
     const need = estimate(stages[worst], bias);
     const room = cards[at.card];
     const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
-    show(figure, stages[worst], data.kinds);
+    show(figure, stages[worst], data.kinds,
+      { scale: Math.max(room, need.high), room, added: need.likely - need.counted });
     write("verdict", words[verdict]);
     write("room", `${at.card}: ${size(room)}`);
     write("rank", words["of-stage"].replace("{stage}", worst).replace("{stages}", at.stages)
