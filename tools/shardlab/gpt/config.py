@@ -1,4 +1,4 @@
-"""What a GPT is, whatever it runs on: one dataclass of settings."""
+"""The settings of a GPT in one dataclass, without those of the job that trains it."""
 
 from __future__ import annotations
 

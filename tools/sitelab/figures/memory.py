@@ -196,10 +196,9 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
 def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
     """Return the sentences of the figure for settings that are possible."""
     size = quantities.format_bytes
-    model, plan = read_plan(at)
-    stages = memory.all_ranks(model, plan)
-    worst = memory.worst(stages)
-    need, room, spread = stack_memory.estimate(stages[worst]), _room(at), SPREAD()
+    model, plan, worst = _find_worst(at)
+    need = stack_memory.estimate(memory.rank_bytes(model, plan, worst))
+    room, spread = _room(at), SPREAD()
     verdict = {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
     likely = need.likely
     return {
@@ -213,15 +212,19 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
     }
 
 
+def _find_worst(at: Mapping[str, Any]) -> tuple[Model, Plan, int]:
+    """Return the model, the plan, and the stage whose rank holds most."""
+    model, plan = read_plan(at)
+    return model, plan, memory.worst(memory.all_ranks(model, plan))
+
+
 def _room(at: Mapping[str, Any]) -> float:
     return stack_memory.usable_bytes(at.get("card", CARD))
 
 
 def count_lines(at: Mapping[str, Any]) -> dict[str, float]:
     """Return what the fullest rank holds, by the row of the table."""
-    model, plan = read_plan(at)
-    worst = memory.worst(memory.all_ranks(model, plan))
-    lines = memory.rank_lines(model, plan, worst)
+    lines = memory.rank_lines(*_find_worst(at))
     return {f"{kind}/{key}": count for (kind, key), count in lines.items()}
 
 
@@ -240,9 +243,7 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         kind: sum(count for key, count in lines.items() if key.startswith(f"{kind}/"))
         for kind in memory.KINDS
     }
-    model, plan = read_plan(at)
-    stages = memory.all_ranks(model, plan)
-    need = stack_memory.estimate(stages[memory.worst(stages)])
+    need = stack_memory.estimate(memory.rank_bytes(*_find_worst(at)))
     described_rows = []
     for kind, key in rows:
         why = words[f"why-{kind}" if key in ("shared", "experts") else f"why-{key}"]
