@@ -1,7 +1,10 @@
 """Each page, in both languages, is held to all checks; a failure names page, line and check."""
 
-from collections.abc import Callable
+import re
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +29,25 @@ def find_faults(page: Path) -> list[str]:
 def test_a_page_has_the_form_of_all_pages(page: Path) -> None:
     faults = find_faults(page)
     assert not faults, "\n".join(faults)
+
+
+def list_spanish(words: dict[str, Any], spanish: bool = False) -> Iterator[str]:
+    """Yield the Spanish texts of a table of words: all that is under `es`."""
+    for name, value in words.items():
+        if isinstance(value, dict):
+            yield from list_spanish(value, spanish or name == "es")
+        elif spanish or name == "es":
+            yield from [value] if isinstance(value, str) else map(str, value)
+
+
+@pytest.mark.parametrize("table", sorted(ROOT.glob("tools/**/words.toml")), ids=path_of)
+def test_words_of_figures_and_tables_use_the_glossarys_terms(table: Path) -> None:
+    texts = list(list_spanish(tomllib.loads(table.read_text("utf-8"))))
+    terms = page_checks.TERMS.items()
+    assert texts
+    assert [
+        (text, term) for text in texts for pattern, term in terms if re.search(pattern, text, re.I)
+    ] == []
 
 
 def test_what_the_checks_read_is_there() -> None:
