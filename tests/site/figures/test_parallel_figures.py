@@ -211,13 +211,13 @@ def test_an_address_is_read_as_far_as_a_control_may_have_it(reader: Reader) -> N
     values = {n: page.locator(f"#figure-memory [name={n}]").input_value()
               for n in ("layers", "hidden", "ffn", "sequence")}  # fmt: skip
     assert values == {"layers": "80", "hidden": "8192", "ffn": "28672", "sequence": "4096"}
-    said = page.locator("#figure-memory > .play-note").text_content()
+    said = page.locator("#figure-memory > .play-note[role=status]").text_content()
     for setting in ("layers=0", "heads=1.5", "data=-3", "hat=<b>"):
         assert WORDS["controls"]["not-in-address"].format(setting=setting) in said
     page.locator("#figure-memory .play-fold summary").first.click()
     page.locator("#figure-memory [name=hidden]").fill("0")
     label = WORDS["memory"]["hidden"]
-    said = page.locator("#figure-memory > .play-note").text_content()
+    said = page.locator("#figure-memory > .play-note[role=status]").text_content()
     assert said == WORDS["controls"]["not-between"].format(label=label, least=1, most=1 << 20)
 
 
