@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import gpt as megatron_gpt
-from costlab.implementations.megatron.names import OURS_TO_THEIRS, theirs_by_ours
+from costlab.implementations.megatron.gpt import OURS_TO_THEIRS, theirs_by_ours
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.config import LLAMA

@@ -12,8 +12,7 @@ from costlab.record import options
 FAR = 1024  # times beyond: who wants a GiB from a MiB sees what that is worth
 
 if TYPE_CHECKING:
-    from costlab.external_sweeps.extrapolation import Tried
-    from costlab.external_sweeps.fitted import Fitted, Prediction
+    from costlab.external_sweeps.fitted import Fitted, Prediction, Tried
 
 
 @click.command()
@@ -68,7 +67,7 @@ def fit(
         for sweep in fits:
             _show(sweep)
     if figure:
-        from costlab.external_sweeps.draw_sweeps import drawn
+        from costlab.external_sweeps.fitted import drawn
 
         figure.write_text(drawn(fits), "utf-8")
         click.echo(str(figure), err=True)
