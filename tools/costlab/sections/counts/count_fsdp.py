@@ -1,4 +1,4 @@
-"""Sharding counted: ours, FSDP1 and FSDP2 beside DDP; FSDP1 in inference; what states alone hold."""
+"""Sharding counted: ours, FSDP1 and FSDP2 beside DDP; FSDP1 in inference; states by arithmetic."""
 
 import warnings
 from collections.abc import Callable, Iterator
