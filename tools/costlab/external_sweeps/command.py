@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     metavar="OUT.svg",
     help="Draw points and lines there.",
 )
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
-              show_default=True)  # fmt: skip
+@options.FORMAT
 @click.option("--operation", default="", metavar="NAME",
               help="The collective, as all_reduce, of a file that doesn't name it.")  # fmt: skip
 def fit(
@@ -60,9 +59,7 @@ def fit(
         )
     fits = [fitted.fit(sweep, at) for sweep in sweeps]
     if output_format == "json":
-        from msgspec import json
-
-        click.echo(json.format(json.encode(fits), indent=1).decode())
+        options.write_json(fits)
     else:
         for sweep in fits:
             _show(sweep)
