@@ -40,11 +40,12 @@ from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
 from shardlab.training.checkpoint.index import CheckpointError, Index, StoredTensor
-from shardlab.training.checkpoint.parameter_runs import TensorSlice, model_of
 from shardlab.training.checkpoint.slices import (
     RestorePlan,
+    TensorSlice,
     group_settings,
     list_runs,
+    model_of,
     plan_optimizer_restore,
     restore_groups,
     slice_optimizer,

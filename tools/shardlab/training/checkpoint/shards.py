@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from shardlab.training.checkpoint.index import CheckpointError, Index, Piece, StoredTensor, overlap
-from shardlab.training.checkpoint.parameter_runs import TensorSlice
+from shardlab.training.checkpoint.slices import TensorSlice
 
 try:
     from safetensors import SafetensorError, safe_open
