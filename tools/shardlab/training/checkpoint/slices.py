@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from shardlab.fsdp import FSDP
-from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import copies_of, is_first, sharding_of
 from shardlab.training.checkpoint.index import CheckpointError, StoredTensor
@@ -168,15 +167,11 @@ def _iterate_tensors(
             yield name, parameter, master_of(parameter), (0, parameter.numel(), 0)
         return
     for flat in chunk.flats:
+        pieces: list[tuple[int, int, int, int]] = [*flat.layout.pieces(flat.axis.rank)]
         # A rank whose shard is only padding still has an optimizer that counts steps.
-        for number, run in _list_pieces(flat) or [(0, (0, 0, 0))]:
-            name, leaf = flat.layout.names[number], flat.leaves[number]
-            yield name, leaf, flat.shard_f, run
-
-
-def _list_pieces(flat: FlatParameter) -> list[tuple[int, tuple[int, int, int]]]:
-    pieces = flat.layout.pieces(flat.axis.rank)
-    return [(number, (start, stop, offset)) for number, start, stop, offset in pieces]
+        for number, start, stop, offset in pieces or [(0, 0, 0, 0)]:
+            run = start, stop, offset
+            yield flat.layout.names[number], flat.leaves[number], flat.shard_f, run
 
 
 def list_runs(chunks: Sequence[nn.Module], grid: Grid) -> list[ParameterRun]:
