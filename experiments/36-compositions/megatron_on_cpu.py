@@ -17,6 +17,7 @@ from torch.nn import functional
 from costlab.implementations.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
+    Instead,
     TransformerConfig,
     finalize_model_grads,
     parallel_state,
@@ -31,6 +32,12 @@ with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: 
     from megatron.core.transformer.moe import moe_utils, router
 
 HIDDEN, FFN, EXPERTS, SEQUENCE = 4, 4, 2, 8
+# The norm's code asks for device="cuda".
+_TORCH = Instead(
+    torch,
+    zeros=lambda *size, **options: torch.zeros(*size, **(options | {"device": "cpu"})),
+    tensor=lambda data, **options: torch.tensor(data, **(options | {"device": "cpu"})),
+)
 
 
 @contextmanager
@@ -132,24 +139,11 @@ def router_gradient(settings: TransformerConfig, batches: list[Tensor]) -> Tenso
     return gate.weight.main_grad.clone()
 
 
-class _Torch:
-    """The torch module, but with a `zeros` and a `tensor` that read device="cuda" as the CPU."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    def zeros(self, *size: Any, **options: Any) -> Tensor:
-        return torch.zeros(*size, **(options | {"device": "cpu"}))
-
-    def tensor(self, data: Any, **options: Any) -> Tensor:
-        return torch.tensor(data, **(options | {"device": "cpu"}))
-
-
 def norm_of(parameters: Iterable[nn.Parameter], group: dist.ProcessGroup) -> float:
     """The norm of these parameters' `.grad`, as an optimizer takes it over this group."""
     with ExitStack() as stack:
         for module in (optimizer_module, clip_grads, utils):
-            stack.enter_context(patch.object(module, "torch", _Torch()))
+            stack.enter_context(patch.object(module, "torch", _TORCH))
         inner = torch.optim.SGD(parameters, lr=0.1)
         optimizer = optimizer_module.FP32Optimizer(inner, OptimizerConfig(), lambda *_: None)
         optimizer.grad_stats_parallel_group = group
