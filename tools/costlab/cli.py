@@ -189,15 +189,15 @@ def claims(file: Path | None, output_format: str) -> int:
 
     By default on this machine's last result, or the reference.
     """
-    from costlab.judge import judging
+    from costlab.judge import lab_verdicts
 
     result = _result(file)
-    verdicts = judging.verdicts(result)
+    verdicts = lab_verdicts.verdicts(result)
     if output_format == "json":
         options.write_json(verdicts)
     else:
-        judging.show(verdicts)
-    differing = judging.differences_from_reference(result)
+        lab_verdicts.show(verdicts)
+    differing = lab_verdicts.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
         _report_reason(line)

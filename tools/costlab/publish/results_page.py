@@ -8,7 +8,7 @@ from typing import Any
 
 from costlab.publish import downloads, page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
-from costlab.publish.tabulated import COLUMNS, TABLES, Table, format_fields
+from costlab.publish.results_tables import COLUMNS, TABLES, Table, format_fields
 from costlab.record import quantity
 from costlab.record.attribution import OWNERS
 from costlab.record.attribution import attribute as belongs

@@ -15,7 +15,7 @@ import numpy as np
 from costlab.record.result import Metric
 from costlab.record.words import say
 from costlab.sections.fit.fit import Sweep, sweeps
-from costlab.sections.timed import derived
+from costlab.sections.metrics import derived
 from shardlab.proofs.ledger import Entry
 
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm.pending import CollectiveError
-from shardlab.links.region import DEPTH, Region
+from shardlab.links.mapped_file import DEPTH, Region
 from shardlab.links.transfers import Lane, Steps, describe, encode, fence
 
 WHOLE_BYTES = 64 << 10  # up to this size each of more than two ranks adds the whole tensor

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from costlab.record.result import Metric
-from costlab.sections.timed import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 
 PIECE = 256

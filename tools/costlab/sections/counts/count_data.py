@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.implementations import tutor
 from costlab.record.result import Metric
-from costlab.sections.timed import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import Axis, World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig

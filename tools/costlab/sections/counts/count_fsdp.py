@@ -14,7 +14,7 @@ from costlab.implementations.dtensor import WholeGPT
 from costlab.implementations.fsdp import fsdp1, fsdp2
 from costlab.record.result import Metric
 from costlab.sections.counts.count_tensor import watched
-from costlab.sections.timed import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 from shardlab.fsdp import FSDP
 from shardlab.proofs.ledger import Ledger

@@ -24,8 +24,8 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import median_ci
 from costlab.sections.fit.piecewise import LEAST, Curve, interval, one_line, piecewise
+from costlab.sections.metrics import derived
 from costlab.sections.plan import Plan
-from costlab.sections.timed import derived
 
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
 # What gloo's collectives make a network do, where a formula says what an algorithm asks for. Its

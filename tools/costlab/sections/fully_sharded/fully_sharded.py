@@ -39,9 +39,9 @@ from costlab.sections import sweep_check
 from costlab.sections.breakdown import SilentAxis, replay, watched
 from costlab.sections.fully_sharded import footprint, largest, timeline
 from costlab.sections.fully_sharded.footprint import Model
+from costlab.sections.metrics import Detail, by_rounds, derived, ratio, timed
 from costlab.sections.plan import Plan
 from costlab.sections.sweep_check import Calls
-from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 

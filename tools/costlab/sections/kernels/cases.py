@@ -22,8 +22,8 @@ from costlab.record.names import Name
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.record.words import Words
+from costlab.sections.metrics import ratio, timed
 from costlab.sections.plan import Plan
-from costlab.sections.timed import ratio, timed
 
 if TYPE_CHECKING:
     from costlab.implementations.rounds import Rounds

@@ -1,4 +1,4 @@
-"""Metrics of steps that were timed side by side (`implementations/rounds`)."""
+"""How sections make metrics: of steps timed side by side (`implementations/rounds`); of counts."""
 
 from collections.abc import Sequence
 from typing import Any
