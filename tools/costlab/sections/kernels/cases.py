@@ -8,6 +8,7 @@ ratio of each step to the first contestant's, taken within each round.
 from __future__ import annotations
 
 import gc
+import pkgutil
 import random
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,8 +116,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         quick = settings.profile == "quick"
         rows = (self.quick or self.rows[:1]) if quick else self.rows
-        module, _, function = self.build.partition(":")
-        build = getattr(__import__(module, fromlist=[function]), function)
+        build = pkgutil.resolve_name(self.build)
         order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
         for number, row in enumerate(rows, 1):
             where = f"{self.setting} {row} ({number} of {len(rows)}): "
