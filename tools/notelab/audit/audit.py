@@ -210,8 +210,9 @@ def _find_edit(candidate: Candidate, audited: AuditedCitation) -> tuple[Span, st
     if not audited.certain or not candidate.place.row:
         return None
     new = audited.proposals[0]
-    path = candidate.citation.path if new.path == audited.path else new.path
-    place, text = move_with_label(candidate, path, new.start, new.end)
+    citation = msgspec.structs.replace(candidate.citation, path=audited.path)
+    candidate = msgspec.structs.replace(candidate, citation=citation)
+    place, text = move_with_label(candidate, new.path, new.start, new.end)
     return (place, text) if text else None
 
 

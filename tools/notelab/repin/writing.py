@@ -16,7 +16,7 @@ from notelab.lab.lab import LAB_FILE
 from notelab.lab.lock import Lock, LockedFile, LockedSource
 from notelab.lab.pins import replace_release
 from notelab.page import reading, results_page
-from notelab.page.candidates import find_candidates, move, replace
+from notelab.page.candidates import find_candidates, relocate, replace
 from notelab.page.citation import Span
 from notelab.repin.changes import Place, RepinResult
 from notelab.repin.migrate import Migration
@@ -72,8 +72,7 @@ def _rewrite_page(
         new = moves.get(Place(citation.path, citation.first, citation.last))
         file = None if citation.problem or new is None else book.resolver.resolve(citation).file
         if new is not None and (file is None or file.source == migration.source):
-            moved = move(candidate, new.path, new.start, new.end, migration.commit)
-            edits.append((candidate.place, moved))
+            edits.append(relocate(candidate, new.path, new.start, new.end, migration.commit))
     for row in page_view.note.front.commits:
         if row.source == migration.source:
             span = msgspec.structs.replace(row.span, end_column=row.span.column + len(row.prefix))
