@@ -95,6 +95,28 @@ def test_a_renamed_file_is_found(worktree_lab: Lab) -> None:
     assert find(worktree_lab) == []
 
 
+def test_links_labels_and_ranges_follow_a_renamed_file_in_one_run(worktree_lab: Lab) -> None:
+    text = (
+        "`add_one` and `add_two`: [work.py:4](../pkg/work.py#L4-L6), [`work.py`](/pkg/work.py#L4), "
+        "`pkg/work.py:4-6`, `:9-11`."
+    )
+    write(worktree_lab, text)
+    assert worktree_lab.check().findings == []
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\nimport math\n')
+    (worktree_lab.root / "lib").mkdir()
+    (worktree_lab.root / "pkg/work.py").rename(worktree_lab.root / "lib/sums.py")
+    findings = check_labs({worktree_lab.folder: None}, worktree_lab.bench()).findings
+    assert {finding.code for finding in findings} == {"N218"}
+    assert all("--fix --write" in finding.help for finding in findings)
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert (
+        "[sums.py:6](../lib/sums.py#L6-L8), [`sums.py`](/lib/sums.py#L6), "
+        "`lib/sums.py:6-8`, `:11-13`." in note(worktree_lab)
+    )
+    assert find(worktree_lab) == []
+    assert fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True) == ""
+
+
 def test_code_that_changed_names_the_sentence_to_read_again(worktree_lab: Lab) -> None:
     edit(worktree_lab, "number + 2", "number * 2")
     [finding] = check_labs({worktree_lab.folder: None}, worktree_lab.bench()).findings

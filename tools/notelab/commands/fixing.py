@@ -25,14 +25,16 @@ from notelab.page.candidates import (
     Candidate,
     find_candidates,
     format_range,
-    move,
     on_row,
+    relocate,
     replace,
     replace_path,
 )
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
+from notelab.page.permalink import is_commit
 from notelab.repin import journal
+from notelab.sources.answers import WORKTREE
 
 Move = tuple[str, str, str]  # source, and a citation's old and new key in the lock
 Edits = list[tuple[Span, str]]
@@ -141,8 +143,8 @@ class _PageFixer:
             if citation.form in ("code", "symbol", "apart"):
                 written = replace_path(written, citation, citation.path)
             whole = change(candidate, written=written)
-            text = move(whole, target.path, target.first, target.last)
-            edits += [(candidate.place, text)] if text != candidate.written else []
+            place, text = relocate(whole, target.path, target.first, target.last)
+            edits += [(place, text)] if text != candidate.written else []
         return edits
 
     def _find_target(self, candidate: Candidate) -> tuple[str, Citation]:
@@ -161,8 +163,10 @@ class _PageFixer:
         if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
             places = find_moved_lines(self._book.evidence, file, locked, first, last - first + 1)
             path, row = places[0] if len(places) == 1 else ("", 0)
-            can_name = path == citation.path or citation.form != "range"
-            if not row or not can_name or citation.by_symbol or citation.form == "address":
+            names_commit = citation.form == "address" and (
+                citation.commit != WORKTREE or is_commit(citation.tag)
+            )
+            if not row or citation.by_symbol or names_commit:
                 return "", citation
             target = change(target, path=path, first=row, last=row + last - first)
             page = self._view.page.key if self._view.page.original is None else ""

@@ -73,8 +73,8 @@ class LockJudge:
             more = citation.last - citation.first
             moved = [f"`{format_citation(path, row, row + more)}`" for path, row in places]
             fix = "`shardbook check --fix --write` cites them there"
-            paths = {path for each in context.ranges for path, _ in self._find_places(file, each)}
-            if len(context.ranges) > 1 and paths != {citation.path}:
+            ranges = [self._find_places(file, each) for each in context.ranges]
+            if len({path for each in ranges for path, _ in each or [("", 0)]}) > 1:
                 fix = "one path can't serve lines of two files; write a citation for each file"
             return context.finding(
                 "N218",
