@@ -8,15 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import (
-    LANGUAGES,
-    ROOT,
-    fence,
-    fill_blocks,
-    lab_page,
-    python_blocks,
-    solution_page,
-)
+from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, lab_page, python_blocks, solution_page
 from pages.programs import script
 from pages.ranks import report_cases
 

@@ -112,11 +112,6 @@ def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
             parameter.copy_(part)
 
 
-def gates_in_turns(fc1: Tensor) -> Tensor:
-    """A rank's gated fc1, or its gradient, with rows in our order: a gate, then what it gates."""
-    return torch.stack(fc1.chunk(2), 1).flatten(0, 1)
-
-
 def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """Parameters by name, a layer counted over all pipeline stages (Megatron counts in each)."""
     decoder = getattr(module, "decoder", None)

@@ -124,11 +124,8 @@ def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Me
         for first, second in (("shardlab", code), (code, ddp)):
             if first != second:
                 which = base.but(what="ratio", code=first, over=second)
-                first_times, second_times = (
-                    times[f"{first}.{backend}"],
-                    times[f"{second}.{backend}"],
-                )
-                yield ratio(which, first_times, second_times, ranks=ranks)
+                both = (times[f"{code}.{backend}"] for code in (first, second))
+                yield ratio(which, *both, ranks=ranks)
 
 
 def shares_of(
