@@ -175,7 +175,8 @@ class Site:
     def on_page_markdown(
         self, markdown: str, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Render the page only if it has changed."""
+        """Name the repository in commands; render the page only if it has changed."""
+        markdown = edit_links.name_repository(markdown, _root(config), config.repo_url)
         self._cache.cache_rendering(page, markdown, config.plugins["autorefs"])
         return markdown
 

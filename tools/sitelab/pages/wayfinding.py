@@ -84,8 +84,9 @@ class Wayfinding:
             trail = {"title": lab.title, "lab": lab.url, "name": group.name, "labels": labels}
             for page in map(self._pages.__getitem__, labels):
                 page.meta["trail"] = trail
-                if not page.parent:  # in no menu
+                if not page.parent:  # in no menu: the room and the menu are its lab's
                     answers.setdefault(lab.url, []).append(page)
+                    page.parent = lab.parent
         for url, pages in answers.items():
             lab = self._pages[url]
             row = [lab, *pages, lab.next_page]
