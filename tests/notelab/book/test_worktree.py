@@ -221,6 +221,13 @@ def test_links_to_ones_own_repository_follow_the_working_tree(worktree_lab: Lab)
     assert worktree_lab.check().findings == []
     write(worktree_lab, f"`add_one` is [here]({blob}/{head}/pkg/work.py#L4-L6).")
     assert [finding.code for finding in worktree_lab.check().findings] == ["N201"]
+    write(worktree_lab, f"[There]({blob}/{head}/pkg/work.py), [not]({blob}/{head}/gone.py).")
+    assert [finding.code for finding in worktree_lab.check().findings] == ["N232"]
+    write(worktree_lab, f"`add_one` is [here]({blob}/main/pkg/work.py#L6-L8).")
+    assert worktree_lab.check().findings == []
+    edit(worktree_lab, "import math\n", "import math\nimport os\n")
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert f"{blob}/main/pkg/work.py#L7-L9" in note(worktree_lab) and find(worktree_lab) == []
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "missing"])
