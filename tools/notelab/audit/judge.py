@@ -243,7 +243,9 @@ def _judge_by_names(
         return Verdict("unknown", [], False, "the file has none of the names around it", dated)
     places = [each for each, _ in named]
     fit = named[0][1]
-    reason = f"the cited lines never had `{fit.mention.name}`" if fit.mention else ""
+    reason = (
+        f"the cited lines lack `{fit.mention.name}`, which the text names" if fit.mention else ""
+    )
     return Verdict("moved", places, False, reason, dated)
 
 

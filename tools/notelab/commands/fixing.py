@@ -16,7 +16,7 @@ from msgspec.structs import replace as change
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
-from notelab.book.resolve import find_moved_lines
+from notelab.book.resolve import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
 from notelab.lab import lock as lock_file
@@ -91,7 +91,7 @@ def _move_in_lock(lock: Lock, moved: Mapping[Move, Counter[str]]) -> str:
     sources = dict(lock.sources)
     for (source, old, new), pages in moved.items():
         files = sources[source].files
-        paths = [key.removeprefix(f"{source}:").rpartition(":L")[0] for key in (old, new)]
+        paths = [re.split(r":L\d|#", key.removeprefix(f"{source}:"))[0] for key in (old, new)]
         sources[source] = change(sources[source], files={**files, paths[1]: files[paths[0]]})
         target = citations[source].get(new)
         counts = Counter(target.pages if target else {}) + pages
@@ -159,8 +159,16 @@ class _PageFixer:
         if file is None or (was_reversed and last - first >= self._max_lines):
             return "", citation
         key = target.key_in(file.source)
+        page = self._view.page.key if self._view.page.original is None else ""
         locked = self._book.lock.citation(file.source, key) if self._book.lock else None
-        if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
+        if locked and citation.by_symbol and not citation.first:
+            moved = find_moved_symbol(self._book.evidence, file, locked)
+            if [is_same for _, is_same in moved] == [True]:
+                target = change(target, path=moved[0][0].path)
+                keys = file.source, key, target.key_in(file.source)
+                self._group_moves.append((keys, [page] if page else []))
+                return file.source, target
+        elif locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
             places = find_moved_lines(self._book.evidence, file, locked, first, last - first + 1)
             path, row = places[0] if len(places) == 1 else ("", 0)
             names_commit = citation.form == "address" and (
@@ -169,7 +177,6 @@ class _PageFixer:
             if not row or citation.by_symbol or names_commit:
                 return "", citation
             target = change(target, path=path, first=row, last=row + last - first)
-            page = self._view.page.key if self._view.page.original is None else ""
             move_key = file.source, key, target.key_in(file.source)
             self._group_moves.append((move_key, [page] if page else []))
             return file.source, target
