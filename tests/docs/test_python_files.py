@@ -7,12 +7,14 @@ or that gives up on a slow machine, fails under load. A learner's exercises are 
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -54,10 +56,9 @@ def bindings(nodes: Nodes) -> Iterator[str]:
             yield node.name
 
 
-def share(files: Iterable[Nodes]) -> float:
-    """Return the percentage of bindings whose name says nothing."""
-    names = [name.strip("_") for nodes in files for name in bindings(nodes)]
-    return 100 * sum(name in WORDS for name in names) / len(names)
+def share(names: Sequence[str]) -> float:
+    """Return the percentage of names that say nothing."""
+    return 100 * sum(name.strip("_") in WORDS for name in names) / len(names)
 
 
 def nameless(nodes: Nodes) -> list[str]:
@@ -69,11 +70,26 @@ def nameless(nodes: Nodes) -> list[str]:
     ]
 
 
+class Examined(NamedTuple):
+    """A file's bindings, its definitions without a name, and its limits of time."""
+
+    names: list[str]
+    nameless: list[str]
+    limits: list[str]
+
+
 @cache
-def parse_room(room: str) -> dict[str, Nodes]:
-    """Return the files of a room, parsed, by path."""
+def examine_room(room: str) -> dict[str, Examined]:
+    """Return what the files of a room hold, by path."""
     paths = [path for path in Path(ROOT, room).rglob("*.py") if "results" not in path.parts]
-    return {path_of(path): parse(path.read_text("utf-8")) for path in sorted(paths)}
+    examined = {}
+    gc.disable()  # a million nodes, none of them garbage: looking for it takes as long as parsing
+    for path in sorted(paths):
+        nodes = parse(path.read_text("utf-8"))
+        limits = find_short_waits(nodes) + find_timed_asserts(nodes)
+        examined[path_of(path)] = Examined([*bindings(nodes)], nameless(nodes), limits)
+    gc.enable()
+    return examined
 
 
 def path_of(path: Path) -> str:
@@ -83,10 +99,11 @@ def path_of(path: Path) -> str:
 def test_few_names_say_nothing_and_no_function_has_such_a_name() -> None:
     faults = []
     for room, most in ROOMS.items():
-        files = parse_room(room)
-        if (percent := share(files.values())) > most:
+        files = examine_room(room)
+        percent = share([name for file in files.values() for name in file.names])
+        if percent > most:
             faults.append(f"{room}: {percent:.2f} % of the names say nothing, {most} % may")
-        faults += [f"{path}, {name}" for path, nodes in files.items() for name in nameless(nodes)]
+        faults += [f"{path}, {name}" for path, file in files.items() for name in file.nameless]
     assert not faults, "\n".join(faults)
 
 
@@ -97,7 +114,7 @@ def test_every_room_with_python_has_its_limit() -> None:
 
 def test_a_name_that_says_nothing_is_counted_wherever_it_is_bound() -> None:
     source = "def told(found, x):\n    for one in x: pass\n    return [_other for _other in x]\n"
-    assert share([parse(source)]) == pytest.approx(80.0)
+    assert share([*bindings(parse(source))]) == pytest.approx(80.0)
 
 
 def test_a_function_or_class_with_such_a_name_is_named_with_its_line() -> None:
@@ -170,18 +187,14 @@ def find_timed_asserts(nodes: Nodes) -> list[str]:
 
 def test_no_test_gives_up_early_or_asserts_a_time() -> None:
     files = {
-        path: nodes
+        path: file
         for room in ROOMS
         if room.startswith("tests/")
-        for path, nodes in parse_room(room).items()
+        for path, file in examine_room(room).items()
         if "/benchmark/" not in path and path != path_of(Path(__file__))
     }
     assert len(files) > 200
-    faults = [
-        f"{path}, {fault}"
-        for path, nodes in files.items()
-        for fault in find_short_waits(nodes) + find_timed_asserts(nodes)
-    ]
+    faults = [f"{path}, {fault}" for path, file in files.items() for fault in file.limits]
     assert not faults, "\n".join(faults)
 
 
