@@ -327,6 +327,7 @@ def test_a_run_that_cannot_be_is_refused_by_one_rank_with_status_2(
 # ---------------------------------------------------------------------- what the pages show
 
 
+@pytest.mark.usefixtures("pages_on_pool")
 def test_sequence_parallelism_sends_a_quarter_more_and_norms_are_eight_bytes() -> None:
     counts = counts_of()
     sent = {name: sum(e.wire for e in entries) for (name, _), entries in counts.items()}
