@@ -34,7 +34,7 @@ LIMITS = {
     # and its bar of the card (7).
     "tools/sitelab": (1_200, 2_832),
     # With the pages of lab 06, diagrams drawn (105), the scored predictions (95), the drawers of
-    # the API pages (25), and layouts measured on CPU ranks (165), and the scores of models with experts (6).
+    # the API pages (25), layouts measured on CPU ranks (165), the scores of models with experts (6).
     "tools/pages": (1_600, 2_216),
     "experiments": (1_900, 3_520),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
