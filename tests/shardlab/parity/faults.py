@@ -24,6 +24,7 @@ from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
+from shardlab.layers.sharding import Sharding, mark
 from tests.shardlab import own_llama
 from tests.shardlab.own_llama import HIDDEN, Llama, batch
 
@@ -254,6 +255,40 @@ def summed_twice(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
+# ------------------------------------------------------------------ marks, and what ranks share
+
+
+@supports(TENSOR)
+def marked_bias(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    mark(model.norm.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
+    return model
+
+
+@supports(TENSOR)
+def marked_along_another_dim(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    mark(model.layers["0"].o.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
+    return model
+
+
+@supports(TENSOR)
+def marked_with_another_length(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    mark(model.layers["0"].o.weight, Sharding(grid.tensor, 1, 2 * HIDDEN, 2 * HIDDEN))
+    return model
+
+
+@supports(PIPELINE | {"tied": [True]})
+def tied_on_one_stage(grid: Grid, **options: Any) -> nn.Module:
+    class OneStage(Llama):
+        @property
+        def tied_weight(self) -> nn.Parameter | None:
+            return None if self.last else super().tied_weight
+
+    return OneStage(grid, **options)
+
+
 # ------------------------------------------------------------------ what can't be compared
 
 
@@ -309,8 +344,24 @@ def has_a_parameter_that_nothing_uses(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
+@supports({"data": [3]})
+def three(grid: Grid, **options: Any) -> nn.Module:
+    return llama(grid, **options)
+
+
 def narrow(grid: Grid, **options: Any) -> nn.Module:
     return llama(grid, **options).float()
+
+
+def has_no_number_as_loss(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    inner = model.loss
+    model.loss = lambda x, y: inner(x, y) * float("nan")
+    return model
+
+
+def trains_nothing(grid: Grid, **options: Any) -> nn.Module:
+    return llama(grid, **options).requires_grad_(False)
 
 
 def no_module(grid: Grid, **options: Any) -> Any:

@@ -53,6 +53,20 @@ FAULTS = [
     ("missing_g", "loss", "", "a sum over the tensor axis is missing"),
     ("renumbered_stage", "shape", "layers.2.norm1.weight", "the stages do not hold all"),
     ("summed_twice", "gradient", "norm.weight", "counted once on each of the 2 tensor ranks"),
+    ("marked_bias", "shape", "norm.weight", "this rank has all of it: take sharding"),
+    (
+        "marked_along_another_dim",
+        "shape",
+        "layers.0.o.weight",
+        "cuts dim 0 of length 16; sharding.mark(p, Sharding(axis, 1, 16",
+    ),
+    (
+        "marked_with_another_length",
+        "shape",
+        "layers.0.o.weight",
+        "dim 1 of length 32; sharding.mark(p, Sharding(axis, 1, 16",
+    ),
+    ("tied_on_one_stage", "error", "", "the ranks called different collectives, or one ended"),
 ]
 
 
@@ -80,6 +94,8 @@ REFUSED = [
     ("moves_a_buffer", "a forward changes the buffer mean: a model that keeps state"),
     ("has_a_parameter_that_nothing_uses", "the loss does not depend on unused: freeze it"),
     ("narrow", "is float32: build the model in float64"),
+    ("has_no_number_as_loss", r"the loss of batch\(0\) is nan in one process: start with smaller"),
+    ("trains_nothing", "the model has no parameter that trains"),
     ("no_module", "no_module returned a dict: return a module"),
     ("missing", "has no missing: write a function that returns a module"),
 ]
@@ -152,6 +168,13 @@ def test_the_command_proves_a_model_and_names_a_fault_with_its_command(
             [f"{own_llama.__file__}:build", "--case", '{"tensr": 2}'],
             "--case has 'tensr'; choose from",
         ),
+        ([f"{own_llama.__file__}:build", "--case", "[]"], "--case is no JSON object"),
+        (
+            [f"{own_llama.__file__}:build", "--case", '{"schedule": "zb"}'],
+            "schedule = 'zb' doesn't exist: choose '1f1b', 'gpipe', 'interleaved', 'zb-h1'",
+        ),
+        ([f"{own_llama.__file__}:build", "--steps", "0"], "--steps 0: give more than 0"),
+        ([f"{faults.__file__}:three", "--ranks", "2"], "no case of SUPPORTS has at most 2 ranks"),
     ],
 )
 def test_what_can_not_be_read_is_said(
@@ -166,10 +189,13 @@ def test_a_file_without_what_is_needed_is_told_what_to_write(tmp_path: Path) -> 
     for text, words in [
         ("def build(): pass", "model.py has no SUPPORTS: write a dict"),
         ("SUPPORTS = {'tensor': 2}\ndef build(): pass", r"SUPPORTS\['tensor'\] is no list"),
+        ("SUPPORTS = {'fsdp': []}\ndef build(): pass", r"SUPPORTS\['fsdp'\] is no list"),
+        ("SUPPORTS = {'data': [0]}\ndef build(): pass", "data = 0 doesn't exist: choose a whole"),
+        ("SUPPORTS = {'fsdp': ['FULL']}\ndef build(): pass", "choose '', 'FULL_SHARD'"),
         ("SUPPORTS = {}\ndef build(): pass", "SUPPORTS is empty"),
         ("import nothing_at_all", "can't be imported: ModuleNotFoundError"),
     ]:
-        file = tmp_path / f"model_{len(text)}.py"
+        file = tmp_path / f"model_{abs(hash(text))}.py"
         file.write_text(text)
         with pytest.raises(ParityError, match=words.replace("model.py", file.name)):
             assert Subject(str(file), "build").supports

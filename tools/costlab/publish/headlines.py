@@ -32,10 +32,7 @@ def linked(metric: Metric, *, place: bool = False) -> str:
         metric: what is shown.
         place: the value leads nowhere: links to its row lead here.
     """
-    spread, row, value = (
-        quantity.spread(metric),
-        page.row_of(metric.id),
-        quantity.format_metric(metric),
-    )
+    row, value = page.row_of(metric.id), quantity.format_metric(metric)
     shown = f'<a id="{row}"></a>{value}' if place else f"[{value}](#{row})"
+    spread = quantity.spread(metric)
     return f"{shown} ({spread})" if spread else shown

@@ -15,13 +15,9 @@ from torch import Tensor, nn
 
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import IGNORED
-from shardlab.parity.case import Case, Supports
+from shardlab.parity.case import Case, ParityError, Supports, make_case
 
 Batch = tuple[Any, Tensor]
-
-
-class ParityError(Exception):
-    """A model, or its file, that can't be compared; says why and what to change."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +50,17 @@ class Subject:
         return cls(str(Path(path).absolute()), name)
 
     @property
-    def build(self) -> Callable[..., nn.Module]:
-        """The function that builds a piece of the model."""
-        return self._attribute(self.name, "a function that returns a module")  # type: ignore[no-any-return]
-
-    @property
     def supports(self) -> Supports:
         """What the model says it supports."""
         supports: Supports = self._attribute("SUPPORTS", 'a dict such as {"tensor": [1, 2]}')
-        wrong = [name for name, values in supports.items() if not isinstance(values, list | tuple)]
-        if wrong or not supports:
-            raise ParityError(
-                f"SUPPORTS[{wrong[0]!r}] is no list: give the values to try, the plain one first"
-                if wrong
-                else 'SUPPORTS is empty: say what to try, such as {"tensor": [1, 2]}'
-            )
+        if not supports:
+            raise ParityError('SUPPORTS is empty: say what to try, such as {"tensor": [1, 2]}')
+        for name, values in supports.items():
+            if not isinstance(values, list | tuple) or not values:
+                words = "give the values to try, the plain one first"
+                raise ParityError(f"SUPPORTS[{name!r}] is no list: {words}")
+            for value in values:
+                make_case({name: value}, {})
         return supports
 
     def batch(self, step: int) -> Batch:
@@ -81,10 +73,11 @@ class Subject:
             )
         return batch
 
-    def make(self, grid: Grid, case: Case, piece: int, pieces: int) -> Any:
+    def make(self, grid: Grid, case: Case, piece: int = 0, pieces: int = 1) -> Any:
         """Return piece `piece` of `pieces` on this rank, drawn from the same seed everywhere."""
         torch.manual_seed(0)
-        model = self.build(grid, stage=piece, stages=pieces, **dict(case.options))
+        build: Callable[..., Any] = self._attribute(self.name, "a function that returns a module")
+        model = build(grid, stage=piece, stages=pieces, **dict(case.options))
         if not isinstance(model, nn.Module):
             raise ParityError(f"{self.name} returned a {type(model).__name__}: return a module")
         return model

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.timed import counted
 
 PIECE = 256
 # Of two, all formulas agree: 2(n-1)/n, n-1 and 1 are one number.

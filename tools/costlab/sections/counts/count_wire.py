@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.timed import counted
 from shardlab.comm import World
 
 COUNTER = Path("/proc/self/io")

@@ -14,7 +14,6 @@ from costlab.sections.counts import (
     count_context,
     count_data,
     count_fsdp,
-    count_memory,
     count_pipeline,
     count_ring,
     count_source,
@@ -58,7 +57,7 @@ def _two(world: World) -> Iterator[Item]:
     yield from count_data.pipeline(world)
     yield "schedules, memory, sources"
     yield from count_pipeline.schedules()
-    yield from count_memory.memory()
+    yield from count_fsdp.memory()
     yield from count_source.pytorch()
     yield from count_ring.rings()
     yield "bytes on the wire"

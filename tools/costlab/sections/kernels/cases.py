@@ -159,8 +159,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def cases() -> Mapping[str, Case]:
     """Return every case by name, in the order of the page."""
-    text = Path(__file__).with_name("cases.toml").read_text("utf-8")
-    tables = tomllib.loads(text)
+    tables = tomllib.loads(Path(__file__).with_name("cases.toml").read_text("utf-8"))
     return {
         name: msgspec.convert(table | {"name": name}, Case, strict=True)
         for name, table in tables.items()
