@@ -131,9 +131,14 @@ class Repository:
         """Return what finds the files that took over a symbol since an old commit."""
         return self._other_files(self.oldest or old)
 
+    def find_renamed(self, path: str, old: str) -> Version | None:
+        """Return what a file of an old commit was renamed to."""
+        return self._other_files(old).find_renamed(path)
+
     @cache  # noqa: B019
     def _other_files(self, old: str) -> OtherFiles:
-        return OtherFiles(self.version, (), self.git, (old, self.commit))
+        commits = old, self.commit
+        return OtherFiles(self.version, (), self.git, commits, self._moved_lines(old))
 
 
 def open_repository(path: Path, ref: str) -> tuple[Path, Repository]:

@@ -1,4 +1,7 @@
-"""Keeps together what a browser would break: numbers with their units, and a command's options.
+"""Keeps together what a browser would break: numbers, intervals, formulas, a command's options.
+
+No-break spaces hold words together, and `white-space` an option, which has no spaces. A formula
+that KaTeX draws is a block of its own in docs/assets/stylesheets/formulas.css.
 
 It also marks the cells of tables that hold a sentence: on a telephone their column needs more
 width.
@@ -10,12 +13,20 @@ from collections.abc import Sequence
 from sitelab.pages.tree import Element
 
 LONG = 50  # characters: three lines of a column that is wide enough to read
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 # Their text is copied or run as it is.
 _SKIPPED_TAGS = frozenset({"pre", "code"})
 _THOUSANDS = r"(?<=\d) (?=\d{3}(?!\d))"  # as Spanish pages write them
 _UNIT = r"(?<=\d) (?=(?:%|[nµm]?s|[kKMGT]i?B(?:/s)?|G|B|px)(?![\w-]))"
-_DASH = r"(?<=[\d×%sB]) (?=– \d)"  # an interval's first end stays with the dash after it
+_DASH = r"(?<=[\d×%sB]) (?=– \d)|(?<=[\d×%sB] –) (?=\d)"  # an interval's ends
 _BREAKABLE_SPACE = re.compile("|".join((_THOUSANDS, _UNIT, _DASH)))
+_END = r"[−-]?\d[\d.]*(?:\xa0?[^\s\d\]]{1,4})?"  # of an interval, with its unit
+_INTERVAL = rf"\[{_END}, {_END}\]"
+# Numbers and names of one or two letters, with an index, brackets and a fraction's line.
+_OPERAND = r"[(\[√]*[−±]?(?:\d[\d.,]*|[^\W\d_]{1,2})[₀-₉⁰¹²³⁴-⁹′!%×]*[)\]]*(?:/[\w(]{1,3}[)\]]*)?"
+_FORMULA = rf"(?<![\w,.]){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
+_WHOLE = re.compile(f"{_INTERVAL}|{_FORMULA}")
+_LONGEST = 24  # characters of a formula that a telephone's line has room for
 _BLOCK = ["language-bash", "highlight"]
 _OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
@@ -28,9 +39,13 @@ def mark_long_cells(page: Element) -> None:
 
 
 def make_numbers_nonbreaking(page: Element) -> None:
-    """Replace spaces inside the page's numbers, and before units, by no-break spaces."""
+    """Replace spaces inside numbers, before units and in short formulas by no-break spaces."""
+
+    def join(match: re.Match[str]) -> str:
+        return match[0].replace(" ", _NO_BREAK) if len(match[0]) <= _LONGEST else match[0]
+
     page.replace_texts(
-        lambda text: [_BREAKABLE_SPACE.sub("\N{NO-BREAK SPACE}", text)], _SKIPPED_TAGS
+        lambda text: [_WHOLE.sub(join, _BREAKABLE_SPACE.sub(_NO_BREAK, text))], _SKIPPED_TAGS
     )
 
 

@@ -41,8 +41,8 @@ from shardlab.gpt.config import LLAMA, ROPE_KEYS, YARN_KEYS, GPTConfig, RopeScal
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import DENSE, Grid
 from shardlab.layers.sharding import sharding_of, whole
-from shardlab.training.checkpoint.parameter_runs import model_of, names_of_copies
 from shardlab.training.checkpoint.shards import sync_to_disk
+from shardlab.training.checkpoint.slices import model_of, names_of_copies
 from shardlab.training.masters import master_of, round_masters
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
