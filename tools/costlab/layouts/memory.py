@@ -137,11 +137,16 @@ def _fsdp_buffers(
         message = term_bytes(CHECKPOINT, model, plan)
         sent = message * (plan.micro_batches + live_pieces(plan, stage))
         sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
-    # The loss and the layer that runs again come one after the other. FSDP's programs have
-    # expandable segments, so one uses what the other had; runs of others needed their sum.
-    if loss > made - logits:
-        return loss, 0.0, sent
-    return 0.0, made - logits, sent
+    return (*larger_of(loss, made, logits), sent)
+
+
+def larger_of(loss: float, made: float, logits: float) -> tuple[float, float]:
+    """Return the larger buffer of FSDP's loss and of the layer that runs again after it.
+
+    FSDP's programs have expandable segments, so one uses what the other had; runs of others needed
+    their sum. The logits are counted beside them.
+    """
+    return (loss, 0.0) if loss > made - logits else (0.0, made - logits)
 
 
 def _state_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:

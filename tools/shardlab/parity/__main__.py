@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 try:
-    from shardlab.parity.case import NAMES, Case, ParityError, list_cases, make_case
+    from shardlab.parity.case import NAMES, Case, ParityError, list_cases, make_case, refuse
     from shardlab.parity.session import Result, Session
     from shardlab.parity.subject import Subject
 except ModuleNotFoundError as missing:
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for name in NUMBERS:
             if getattr(options, name) <= 0:
-                raise ParityError(f"--{name} {getattr(options, name)}: give more than 0")
+                refuse("option", name=name, value=getattr(options, name))
         subject = Subject.parse(options.model)
         session = Session(subject, steps=options.steps, tolerance=options.tolerance)
         try:
@@ -97,14 +97,14 @@ def _choose(subject: Subject, options: argparse.Namespace) -> list[Case]:
         limits = {"count": options.cases, "ranks": options.ranks, "rows": rows}
         return list_cases(supports, **limits, seed=options.seed)
     try:
-        settings = json.loads(options.case)
-    except json.JSONDecodeError as error:
-        raise ParityError(f"--case is no JSON: {error}") from None
+        settings, error = json.loads(options.case), ""
+    except json.JSONDecodeError as wrong:
+        settings, error = None, f" ({wrong})"
     if not isinstance(settings, dict):
-        raise ParityError('--case is no JSON object: give {"tensor": 2}')
+        refuse("json", error=error)
     known = {*NAMES, *supports}
     if unknown := settings.keys() - known:
-        raise ParityError(f"--case has {min(unknown)!r}; choose from {', '.join(sorted(known))}")
+        refuse("unknown", name=min(unknown), known=", ".join(sorted(known)))
     return [make_case(settings, supports)]
 
 

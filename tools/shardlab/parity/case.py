@@ -7,10 +7,12 @@ a small one, and its error says which thing is wrong. Then come random draws of 
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 AXES = ("tensor", "context", "pipeline", "data")
 CHOICES = {
@@ -21,8 +23,21 @@ CHOICES = {
 Supports = Mapping[str, Sequence[Any]]
 
 
+SENTENCES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
+
+
 class ParityError(Exception):
     """A model, or its file, that can't be compared; says why and what to change."""
+
+
+def say(kind: str, name: str, /, **values: Any) -> str:
+    """Return a sentence of sentences.toml, with these values in it."""
+    return " ".join(SENTENCES[kind][name].split()).format(**values)
+
+
+def refuse(name: str, /, **values: Any) -> NoReturn:
+    """Raise a ParityError with a sentence of `refused`."""
+    raise ParityError(say("refused", name, **values))
 
 
 @dataclass(frozen=True)
@@ -91,7 +106,7 @@ def make_case(settings: Mapping[str, Any], supports: Supports) -> Case:
         if value in known if known else type(value) is int and value >= (name != "expert_tensor"):
             continue
         choices = ", ".join(map(repr, known)) if known else "a whole number from 1"
-        raise ParityError(f"{name} = {value!r} doesn't exist: choose {choices}")
+        refuse("value", name=name, value=value, choices=choices)
     options = tuple((name, x) for name, x in values.items() if name not in NAMES)
     return Case(**{name: x for name, x in values.items() if name in NAMES}, options=options)
 
@@ -120,10 +135,7 @@ def list_cases(supports: Supports, *, count: int, ranks: int, rows: int, seed: i
     fits = (c for c in candidates if c.ranks <= ranks and rows % (c.data * c.microbatches) == 0)
     cases = [*{repr(case): case for case in fits}.values()][:count]
     if not cases:
-        raise ParityError(
-            f"no case of SUPPORTS has at most {ranks} ranks, and data · microbatches that divide "
-            f"the {rows} sequences of batch(0): give smaller values, or raise --ranks"
-        )
+        refuse("no-case", ranks=ranks, rows=rows)
     return cases
 
 

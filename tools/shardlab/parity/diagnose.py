@@ -14,46 +14,11 @@ from math import inf
 import torch
 from torch import Tensor
 
-from shardlab.parity.case import AXES, Case
+from shardlab.parity.case import AXES, Case, say
 from shardlab.parity.preflight import Reference
-from shardlab.parity.ranks import Pair, Trace
+from shardlab.parity.ranks import Held, Pair, Trace
 
 NEARLY_ZERO = 1e-6  # of the model's largest entry: a gradient that consists of rounding
-# Why a forward differs, by what the smallest failing case needs; the first that holds is named.
-FORWARD = {
-    "context": (
-        "wrong positions or a wrong mask under context parallelism: rank r has the zig-zag share; "
-        "use context.positions(tokens) and context.attend"
-    ),
-    "sequence_parallel": (
-        "the tensor axis alone is right, and its ranks now have other rows of the sequence: "
-        "positions (rope, a learned table) or a mask count from 0 on each rank; begin at "
-        "tensor.rank times the rank's rows, or rotate after the gather"
-    ),
-    "tensor": (
-        "a sum over the tensor axis is missing, or something is added on each rank before it (a "
-        "row-parallel bias is added once, after the reduction)"
-    ),
-    "pipeline": "the stages do not compose to the model: blocks, their numbers or order differ",
-    "": (
-        "a mean of means: micro-batches or ranks count differently many targets, and each divides "
-        'by its own; return sums, with reduction="tokens"'
-    ),
-}
-# Why the gradients on an axis, each of which is wrong, add up to the right one.
-PARTIAL = {
-    "tensor": (
-        "a replicated parameter whose gradient is partial: each tensor rank has seen a part of "
-        "the rows or of the features; mark it (partial_gradients.mark(p)), or cross the axis "
-        "with copy_to before the column-parallel product"
-    ),
-    "pipeline": (
-        "tied ends: two stages hold copies of it, and each has a part of its gradient; give "
-        "model.tied_weight and model.first, so that the step sums them"
-    ),
-    "context": "the context ranks' gradients are not reduced; give StepGradients this parameter",
-    "data": "the data ranks' gradients are not reduced; give StepGradients this parameter",
-}
 
 
 @dataclass(frozen=True)
@@ -82,7 +47,7 @@ def compare(reference: Reference, traces: Sequence[Trace], case: Case) -> dict[s
     off: dict[str, float] = {}
     losses = join_losses(traces, case, reference)
     for step, right in enumerate(reference.losses):
-        off[f"loss {step}"] = _relative(losses[step], right) if losses else inf
+        off[f"loss {step}"] = _relative(losses[step], right)
         norms = [_relative(trace.norms[step], reference.norms[step]) for trace in traces]
         off[f"norm {step}"] = max(norms)
     for kind in ("gradient", "weight"):
@@ -101,7 +66,7 @@ def join_losses(traces: Sequence[Trace], case: Case, reference: Reference) -> li
     last = [t for t in traces if t.losses and t.place["tensor"] == 0]
     sums = [sum(column) for column in zip(*(trace.losses for trace in last), strict=True)]
     over = [len(last)] * len(sums) if case.reduction == "mean" else reference.counted
-    return [total / count for total, count in zip(sums, over, strict=bool(sums))]
+    return [total / count for total, count in zip(sums, over, strict=True)]
 
 
 def find_wrong_shape(reference: Reference, traces: Sequence[Trace]) -> Finding | None:
@@ -111,29 +76,26 @@ def find_wrong_shape(reference: Reference, traces: Sequence[Trace]) -> Finding |
             whole = reference.start.get(name)
             if whole is None:
                 what = f"rank {rank} has {name}, and one process has not"
-                cause = "a stage must give its parameters the names of the whole model"
-                return Finding("shape", name, what, f"{cause}: layers.3, not layers.0 again")
-            if held.fits:
-                continue
-            shape = tuple(whole.shape)
-            what = f"{name} has shape {held.shape} on rank {rank} and {shape} in one process"
-            dim, length = held.mark or (0, 0)
-            cause = "an unmarked weight: no mark says how it is cut"
-            if held.mark:
-                cause = f"a wrong mark: it says that the axis cuts dim {dim} of length {length}"
-            if held.shape == shape and shape[dim : dim + 1] == (length,):
-                fix = "this rank has all of it: take sharding.mark away, or cut it"
-            else:
-                dims = enumerate(zip(held.shape, shape, strict=False))
-                dim = next((d for d, (local, n) in dims if local != n), min(dim, len(shape) - 1))
-                fix = f"sharding.mark(p, Sharding(axis, {dim}, {shape[dim]}, padded))"
-            return Finding("shape", name, what, f"{cause}; {fix}")
+                return Finding("shape", name, what, say("cause", "renamed"))
+            if not held.fits:
+                shape = tuple(whole.shape)
+                what = f"{name} has shape {held.shape} on rank {rank} and {shape} in one process"
+                return Finding("shape", name, what, _explain_shape(held, shape))
     missing = [n for n in reference.start if not any(n in trace.held for trace in traces)]
-    if missing:
-        what = f"no rank has {missing[0]}"
-        cause = "the stages do not hold all of the model, or name it otherwise"
-        return Finding("shape", missing[0], what, cause, others=len(missing) - 1)
-    return None
+    if not missing:
+        return None
+    what, cause = f"no rank has {missing[0]}", say("cause", "missing")
+    return Finding("shape", missing[0], what, cause, others=len(missing) - 1)
+
+
+def _explain_shape(held: Held, shape: tuple[int, ...]) -> str:
+    dim, length = held.mark or (0, 0)
+    if held.shape == shape and shape[dim : dim + 1] == (length,):
+        return say("cause", "marked-whole", marked=dim, of=length)
+    dims = enumerate(zip(held.shape, shape, strict=False))
+    cut = next((d for d, (local, whole) in dims if local != whole), min(dim, len(shape) - 1))
+    marks = {"marked": dim, "of": length, "dim": cut, "length": shape[cut]}
+    return say("cause", "marked" if held.mark else "unmarked", **marks)
 
 
 def find_fault(
@@ -151,20 +113,13 @@ def find_fault(
         return Finding("gradient", name, what, cause, off[kind + name], len(names) - 1)
     if not off["norm 0"] <= tolerance:
         what = f"the norm is {traces[0].norms[0]:.6g}, and {reference.norms[0]:.6g} in one process"
-        cause = (
-            "every gradient is right, so some parameter is counted on several ranks or on none: a "
-            "replicated one with a Sharding mark, or a tied copy that first doesn't name"
-        )
-        return Finding("norm", "", what, cause, off["norm 0"])
+        return Finding("norm", "", what, say("cause", "norm"), off["norm 0"])
     wrong = [key for key, error in off.items() if not error <= 10 * tolerance]
     if not wrong:
         return None
-    what = f"{wrong[0]} is off by {off[wrong[0]]:.1e} after {len(reference.losses)} steps"
-    cause = (
-        "the first step's gradients are right, so later steps see something else: state, or data"
-    )
-    name = wrong[0].removeprefix("weight of ")
-    return Finding("weight", name, what, cause, off[wrong[0]], len(wrong) - 1)
+    name, error = wrong[0].removeprefix("weight of "), off[wrong[0]]
+    what = f"{wrong[0]} is off by {error:.1e} after {len(reference.losses)} steps"
+    return Finding("weight", name, what, say("cause", "later"), error, len(wrong) - 1)
 
 
 def _find_wrong_loss(
@@ -172,78 +127,57 @@ def _find_wrong_loss(
     tolerance: float,
 ) -> Finding | None:  # fmt: skip
     right, error = reference.losses[0], off["loss 0"]
-    totals = join_losses(traces, case, reference)
-    if not totals:
-        return Finding("loss", "", "no rank has a loss", "no stage is the last one")
     for group in _groups(traces, "tensor"):
         local = [trace.losses[0] for trace in group if trace.losses]
         if local and max(local) - min(local) > tolerance * abs(right):
             shown = ", ".join(f"{x:.6g}" for x in local)
-            return Finding(
-                "loss", "",
-                f"the tensor ranks compute different losses, {shown}, and one process {right:.6g}",
-                "a loss or a layer uses this rank's part as if it were the whole: a mean over the "
-                "rank's own words (label smoothing, z-loss) or features; sum it over the axis",
-                _relative(local[0], right),
-            )  # fmt: skip
+            what = (
+                f"the tensor ranks compute different losses, {shown}, and one process {right:.6g}"
+            )
+            return Finding("loss", "", what, say("cause", "own-part"), _relative(local[0], right))
     if error <= tolerance:
         return None
-    what, cause = f"the loss is {totals[0]:.6g}, and {right:.6g} in one process", _why_forward(case)
-    if number := _multiple(totals[0] / right, case):
-        what = f"the loss is {number[0]} that of one process ({totals[0]:.6g} and {right:.6g})"
-        cause = f"double scaling: the loss is scaled by {number[1]} by the model, and by the step"
-        cause += "; scale it once"
+    total = join_losses(traces, case, reference)[0]
+    what, cause = f"the loss is {total:.6g}, and {right:.6g} in one process", _why_forward(case)
+    if number := _multiple(total / right, case):
+        what = f"the loss is {number[0]} that of one process ({total:.6g} and {right:.6g})"
+        cause = say("cause", "scaled-loss", of=number[1])
     return Finding("loss", "", what, cause, error)
 
 
 def _why_forward(case: Case) -> str:
-    changes = {"": True, **case.changes()}
-    return next(cause for setting, cause in FORWARD.items() if changes.get(setting))
+    needs = ("context", "sequence_parallel", "tensor", "pipeline")
+    return say("cause", next((name for name in needs if case.changes().get(name)), "plain"))
 
 
 def _explain_gradient(name: str, traces: Sequence[Trace], case: Case) -> tuple[str, str]:
     """Return what is wrong with a gradient, and the cause."""
     ranks = [trace for trace in traces if name in trace.held]
-    held, (local, right) = ranks[0].held[name], ranks[0].gradients[name]
+    expert, (local, right) = ranks[0].held[name].expert, ranks[0].gradients[name]
     if right is None or local is None:
         frozen = "one process" if right is None else "the ranks"
-        return f"{name} is frozen on {frozen} only", "set requires_grad alike in every build"
-    for axis, cause in PARTIAL.items():
+        return f"{name} is frozen on {frozen} only", say("cause", "frozen")
+    for axis in ("tensor", "pipeline", "context", "data"):
         if getattr(case, axis) > 1 and _adds_up(name, ranks, axis):
-            return (
-                f"the gradients of {name} on the {axis} ranks add up to that of one process",
-                cause,
-            )
+            what = f"the gradients of {name} on the {axis} ranks add up to that of one process"
+            key = f"parts-{axis}" if axis in ("tensor", "pipeline") else "parts"
+            return what, say("cause", key, axis=axis)
     replicas = {(trace.place["context"], trace.place["data"]) for trace in ranks}
-    if len(replicas) < case.data * case.context and not held.expert:
-        return f"{name} is on some replicas only, and its gradient is off", (
-            "an expert's gradient is averaged with other experts': mark which ranks hold copies, "
-            "sharding.mark_copies(p, axes.copies)"
-        )
+    if len(replicas) < case.data * case.context and not expert:
+        what = f"{name} is on some replicas only, and its gradient is off"
+        return what, say("cause", "averaged-experts")
     ratio = float((local * right).sum() / right.square().sum().clamp_min(1e-300))
     if float((local - ratio * right).abs().max()) < 1e-6 * float(right.abs().max()):
         number, of = _multiple(ratio, case) or (f"{ratio:.2f} times", "a factor")
         what = f"the gradient of {name} is {number} that of one process"
-        if held.expert:
-            cause = "an expert's gradient is summed or divided by the expert ranks once too often"
-        elif ratio > 1:
-            cause = (
-                f"it is counted once on each of {of}: a sum over ranks whose gradients are whole "
-                "already; sum it once, or not at all"
-            )
-        else:
-            cause = f"double scaling: it is divided by {of} twice, or a sum is missing"
-        return what, cause
-    return f"the gradient of {name} is no multiple of one process's, and no part", (
-        "its backward crosses the tensor axis wrongly: an input of a column-parallel product needs "
-        "copy_to (f), an output of a row-parallel product reduce_from (g)"
-        if case.tensor > 1
-        else _why_forward(case)
-    )
+        key = "scaled-expert" if expert else "summed-again" if ratio > 1 else "divided-again"
+        return what, say("cause", key, of=of)
+    cause = say("cause", "backward") if case.tensor > 1 else _why_forward(case)
+    return f"the gradient of {name} is no multiple of one process's, and no part", cause
 
 
 def _adds_up(name: str, ranks: Sequence[Trace], axis: str) -> bool:
-    """Return whether the gradients on an axis, each of which is wrong, add up to the right one."""
+    """Return whether an axis's gradients, which differ, add up to the right one."""
     for group in _groups(ranks, axis):
         pairs = [(x, y) for t in group if (x := t.gradients[name][0]) is not None
                  and (y := t.gradients[name][1]) is not None]  # fmt: skip
@@ -252,8 +186,9 @@ def _adds_up(name: str, ranks: Sequence[Trace], axis: str) -> bool:
         parts, (right, *others) = zip(*pairs, strict=True)
         if not all(torch.equal(right, other) for other in others):  # other slices
             return False
-        error = float((torch.stack(parts).sum(0) - right).abs().max())
-        if error > 1e-6 * float(right.abs().max()):
+        stacked, small = torch.stack(parts), 1e-6 * float(right.abs().max())
+        alike = float((stacked - stacked[0]).abs().max()) <= small  # one number times the right one
+        if alike or float((stacked.sum(0) - right).abs().max()) > small:
             return False
     return True
 

@@ -19,7 +19,7 @@ from torch.optim import SGD
 
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
-from shardlab.parity.case import Case, ParityError
+from shardlab.parity.case import Case, refuse
 from shardlab.parity.subject import Subject, count_targets
 
 STRIDE = 1e-4  # h, of finite differences
@@ -78,7 +78,9 @@ def train_alone(world: World, subject: Subject, case: Case, steps: int, rate: fl
         if step == 0:
             reference.gradients = gradients  # the next steps make new tensors
             _refuse_wrong_backward(model, loss_of, gradients)
-            _refuse_draws(model, loss_of)
+            first, other = (float(loss_of(model, seed=seed).detach()) for seed in (0, 1))
+            if first != other:
+                refuse("draws", first=first, other=other)
         optimizer.step()
     reference.weights = _copy_weights(model)
     return reference
@@ -93,31 +95,23 @@ def _compute_loss(subject: Subject, case: Case, model: Any, step: int) -> Tensor
     inputs, targets = subject.batch(step)
     output = model(*inputs) if isinstance(inputs, tuple) else model(inputs)
     if not isinstance(output, Tensor | tuple):
-        raise ParityError(
-            f"the model returns a {type(output).__name__}: return a tensor or a tuple of tensors, "
-            "which a next stage gets as its arguments, and compute the loss in model.loss"
-        )
+        refuse("output", kind=type(output).__name__)
     if not hasattr(model, "loss"):
-        raise ParityError("the model has no loss: write model.loss(output, targets)")
+        refuse("no-loss")
     loss: Tensor = model.loss(output, targets)
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        raise ParityError("model.loss(output, targets) must return one number, as a tensor")
+        refuse("loss")
     if not isfinite(loss):
-        raise ParityError(
-            f"the loss of batch({step}) is {float(loss)} in one process: start with smaller weights"
-        )
+        refuse("infinite", step=step, loss=float(loss))
     return loss / count_targets(targets) if case.reduction == "tokens" else loss
 
 
 def _refuse_narrow(model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ParityError("the model has no parameter that trains")
+        refuse("nothing-trains")
     for name, parameter in model.named_parameters():
         if parameter.dtype != torch.float64:
-            raise ParityError(
-                f"{name} is {str(parameter.dtype).removeprefix('torch.')}: build the model in "
-                "float64, because the rounding of a narrower dtype hides faults"
-            )
+            refuse("narrow", name=name, dtype=str(parameter.dtype).removeprefix("torch."))
 
 
 def _refuse_state(
@@ -129,47 +123,22 @@ def _refuse_state(
             parameter.copy_(start[name])
     buffers = {name: buffer.clone() for name, buffer in again.named_buffers()}
     first, second, other = (float(loss_of(m).detach()) for m in (again, again, model))
-    changed = [n for n, b in again.named_buffers() if not torch.equal(b, buffers[n])]
-    if changed:
-        raise ParityError(
-            f"a forward changes the buffer {changed[0]}: a model that keeps state between steps "
-            "has no one right answer; turn it off for the proof, or make it a function of the batch"
-        )
+    for name, buffer in again.named_buffers():
+        if not torch.equal(buffer, buffers[name]):
+            refuse("buffer", name=name)
     if first != second:
-        raise ParityError(
-            f"the model keeps state between forwards: the loss of one batch is {first:.6g}, and "
-            f"{second:.6g} when it is run again; reset that state, or take it out"
-        )
+        refuse("state", first=first, second=second)
     if first != other:
-        raise ParityError(
-            f"two models that build() returned differ with the same weights: their losses are "
-            f"{other:.6g} and {first:.6g}; build must not depend on what was built before"
-        )
-
-
-def _refuse_draws(model: nn.Module, loss_of: Callable[..., Tensor]) -> None:
-    first, other = (float(loss_of(model, seed=seed).detach()) for seed in (0, 1))
-    if first != other:
-        raise ParityError(
-            f"the model draws random numbers: with other seeds, the loss of one batch is "
-            f"{first:.6g} and {other:.6g}; build it without dropout for the proof"
-        )
+        refuse("builds", first=first, other=other)
 
 
 def _refuse_unused(model: nn.Module, warned: str) -> None:
     unused = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    if not unused:
-        return
-    if "None of the inputs have requires_grad" in warned:
-        raise ParityError(
-            f"no gradient reaches {unused[0]}: it is recomputed by checkpoint(use_reentrant=True) "
-            "below frozen parameters, so that no input needs a gradient; give use_reentrant=False"
-        )
-    others = f" and {len(unused) - 1} others" if len(unused) > 1 else ""
-    raise ParityError(
-        f"the loss does not depend on {unused[0]}{others}: freeze it (requires_grad_(False)) or "
-        "take it out, because replicas would wait for its gradient"
-    )
+    if unused and "None of the inputs have requires_grad" in warned:
+        refuse("reentrant", name=unused[0])
+    if unused:
+        others = f" and {len(unused) - 1} others" if len(unused) > 1 else ""
+        refuse("unused", name=unused[0], others=others)
 
 
 def _refuse_wrong_backward(
@@ -191,9 +160,4 @@ def _refuse_wrong_backward(
         exact = float((gradient * direction).sum())
         scale = float(gradient.norm() * direction.norm()) + abs(numeric) + 1e-4
         if abs(numeric - exact) > NEARLY * scale:
-            raise ParityError(
-                f"in one process, the backward of {name} isn't the derivative of the forward (along"
-                f" a random direction {exact:.6g}, by finite differences {numeric:.6g}): is it "
-                "recomputed with another dropout mask (checkpoint with preserve_rng_state=False, "
-                "or a seed that moves), or is an autograd function wrong?"
-            )
+            refuse("derivative", name=name, exact=exact, numeric=numeric)

@@ -18,7 +18,7 @@ from shardlab.comm import World
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import copies_of, load_whole, local, sharding_of
-from shardlab.parity.case import AXES, Case, ParityError
+from shardlab.parity.case import AXES, Case, refuse
 from shardlab.parity.preflight import Reference
 from shardlab.parity.subject import Subject, count_targets
 from shardlab.pipeline.run import run
@@ -206,10 +206,7 @@ def run_schedule(
     shape: Any = ()
     if case.pieces > 1:
         if not hasattr(chunks[0], "hidden_shape"):
-            raise ParityError(
-                "a pipeline sends what a stage returns: write model.hidden_shape(batch, sequence), "
-                "which returns its shape on this rank"
-            )
+            refuse("hidden-shape")
         inputs = microbatches[0][0]
         first = inputs[0] if isinstance(inputs, tuple) else inputs
         shape = chunks[0].hidden_shape(len(first), first.shape[1] * case.context)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardlab.parity.case import Case, ParityError, shrink
+from shardlab.parity.case import Case, ParityError, say, shrink
 from shardlab.parity.diagnose import Finding, compare, find_fault, find_wrong_shape
 from shardlab.parity.preflight import Reference, train_alone
 from shardlab.parity.ranks import RATE, train_on_ranks
@@ -64,12 +64,8 @@ class Session:
         answers = self._call(case.ranks, train_on_ranks, case, reference, self.steps)
         if failed := [(r, a) for r, a in enumerate(answers) if a.kind != "returned"]:
             rank, answer = next(((r, a) for r, a in failed if a.kind == "raised"), failed[0])
-            cause = "what one process runs, this grid does not; the message says what it lacks"
-            if answer.kind == "late" or "The backend said" in answer.value:
-                cause = (
-                    "the ranks called different collectives, or one ended: a layer, tied_weight or "
-                    "hidden_shape that depends on the rank, where all of an axis must do the same"
-                )
+            lost = answer.kind == "late" or "The backend said" in answer.value
+            cause = say("cause", "collectives" if lost else "raised")
             what = f"rank {rank} {answer.kind}: {_last_line(answer)}"
             return Result(case, finding=Finding("error", "", what, cause))
         traces = [answer.value for answer in answers]

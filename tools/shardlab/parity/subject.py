@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import IGNORED
-from shardlab.parity.case import Case, ParityError, Supports, make_case
+from shardlab.parity.case import Case, Supports, make_case, refuse
 
 Batch = tuple[Any, Tensor]
 
@@ -46,7 +46,7 @@ class Subject:
         """
         path, _, name = text.rpartition(":")
         if not path or not Path(path).is_file():
-            raise ParityError(f"{text!r} is no file and function: give my_model.py:build")
+            refuse("no-file", text=text)
         return cls(str(Path(path).absolute()), name)
 
     @property
@@ -54,11 +54,10 @@ class Subject:
         """What the model says it supports."""
         supports: Supports = self._attribute("SUPPORTS", 'a dict such as {"tensor": [1, 2]}')
         if not supports:
-            raise ParityError('SUPPORTS is empty: say what to try, such as {"tensor": [1, 2]}')
+            refuse("no-supports")
         for name, values in supports.items():
             if not isinstance(values, list | tuple) or not values:
-                words = "give the values to try, the plain one first"
-                raise ParityError(f"SUPPORTS[{name!r}] is no list: {words}")
+                refuse("no-list", name=name)
             for value in values:
                 make_case({name: value}, {})
         return supports
@@ -67,10 +66,7 @@ class Subject:
         """Return (inputs, targets) of the whole batch of a step."""
         batch = self._attribute("batch", "a function of the step's number")(step)
         if not (isinstance(batch, tuple) and len(batch) == 2 and isinstance(batch[1], Tensor)):
-            raise ParityError(
-                "batch(step) must return (inputs, targets): inputs a tensor or a tuple of tensors, "
-                "targets a tensor, and the sequences of the whole batch in dimension 0 of each"
-            )
+            refuse("batch")
         return batch
 
     def make(self, grid: Grid, case: Case, piece: int = 0, pieces: int = 1) -> Any:
@@ -79,14 +75,14 @@ class Subject:
         build: Callable[..., Any] = self._attribute(self.name, "a function that returns a module")
         model = build(grid, stage=piece, stages=pieces, **dict(case.options))
         if not isinstance(model, nn.Module):
-            raise ParityError(f"{self.name} returned a {type(model).__name__}: return a module")
+            refuse("no-module", name=self.name, kind=type(model).__name__)
         return model
 
     def _attribute(self, name: str, what: str) -> Any:
         module = _load(self.path)
         value = getattr(getattr(module, self.name, None), name, getattr(module, name, None))
         if value is None:
-            raise ParityError(f"{Path(self.path).name} has no {name}: write {what}")
+            refuse("no-attribute", file=Path(self.path).name, name=name, what=what)
         return value
 
 
@@ -109,5 +105,5 @@ def _load(path: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise ParityError(f"{path} can't be imported: {type(error).__name__}: {error}") from error
+        refuse("import", path=path, error=f"{type(error).__name__}: {error}")
     return module
