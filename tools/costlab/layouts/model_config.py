@@ -7,7 +7,7 @@ without a word. `--ignore KEY` accepts it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def model_from(path: Path | None, ignored: Collection[str], named: dict[str, Any
 
 
 def number_options(
-    options: Mapping[str, dict[str, Any]],
+    options: dict[str, dict[str, Any]],
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator that gives a command these options, which are whole numbers."""
 
