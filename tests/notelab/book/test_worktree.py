@@ -219,6 +219,9 @@ def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
     (shallow / ".git").mkdir()
     write(clone, NOTE.partition(" Twice")[0])
     assert find(clone) == [("N212", "")]  # of the sentence that was removed
+    (shallow / ".git").rmdir()
+    with pytest.raises(NotelabError, match="the lab is in no git repository"):
+        find(clone)
 
 
 def test_links_to_ones_own_repository_follow_the_working_tree(worktree_lab: Lab) -> None:
