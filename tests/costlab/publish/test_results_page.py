@@ -17,7 +17,7 @@ from costlab.judge.verdict import HOWS
 from costlab.publish import page, results_page
 from costlab.publish.figures import draw_shares
 from costlab.publish.generate import candidates, generate
-from costlab.publish.tabulated import TABLES
+from costlab.publish.results_tables import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result

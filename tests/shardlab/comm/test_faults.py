@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
 from shardlab.comm.host import state_of
-from shardlab.links import region
+from shardlab.links import mapped_file
 from tests.limits import LIMIT
 from tests.shardlab.on_ranks import on_ranks
 
@@ -156,7 +156,7 @@ class Run:
         for worker in self.workers:
             worker.join()
         names = [f"shardlab-{worker.pid}-*" for worker in self.workers]
-        return [path.name for name in names for path in region.folder().glob(name)]
+        return [path.name for name in names for path in mapped_file.folder().glob(name)]
 
 
 def run_all_cases() -> dict[Case, list[End]]:

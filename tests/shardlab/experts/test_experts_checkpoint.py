@@ -20,7 +20,7 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
-from shardlab.training.checkpoint import CheckpointError, parameter_runs
+from shardlab.training.checkpoint import CheckpointError, slices
 from tests.shardlab.fsdp_models import gathered, sliced
 from tests.shardlab.on_ranks import on_ranks
 from tests.shardlab.training.test_checkpoint import fake_gradient
@@ -203,13 +203,13 @@ def save_without(world: World, folder: str, name: str, key: str) -> tuple[str, i
     model, optimizer, grid = sharded(world, "FULL_SHARD", CONFIG, seed=0)
     sharded_step(model, optimizer, 0)
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record={"save": 1})
-    boxes, path = parameter_runs.ParameterRun.slice_tensor, f"{key}/{name}"
+    boxes, path = slices.ParameterRun.slice_tensor, f"{key}/{name}"
 
-    def without(part: parameter_runs.ParameterRun, at: str, alike: Tensor) -> Any:
+    def without(part: slices.ParameterRun, at: str, alike: Tensor) -> Any:
         return (replace(box, writes=box.writes and at != path) for box in boxes(part, at, alike))
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(CheckpointError) as error:
-        patch.setattr(parameter_runs.ParameterRun, "slice_tensor", without)
+        patch.setattr(slices.ParameterRun, "slice_tensor", without)
         checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record={"save": 2})
     return str(error.value), checkpoint.load(folder, model=model, grid=grid)["save"]
 

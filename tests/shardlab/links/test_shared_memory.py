@@ -20,7 +20,7 @@ from torch import Tensor
 from shardlab.comm import CollectiveError, World
 from shardlab.comm.host import ProcessInfo
 from shardlab.comm.pending import PeerLostError
-from shardlab.links import region, shared_memory
+from shardlab.links import mapped_file, shared_memory
 from shardlab.links.shared_memory import SharedMemoryLink
 from tests.limits import LIMIT
 from tests.shardlab.on_ranks import on_ranks
@@ -183,7 +183,7 @@ def test_a_rank_may_be_in_the_next_rendezvous_while_another_is_late_in_this_one(
 
     def join(me: int, store: dist.Store) -> None:
         for _ in range(2):
-            regions.append(region.Region(store, [0, 1], me, slot=SLOT, timeout=LIMIT))
+            regions.append(mapped_file.Region(store, [0, 1], me, slot=SLOT, timeout=LIMIT))
 
     late_rank = threading.Thread(target=join, args=(1, LateStore(store, "2/file")))
     late_rank.start()
@@ -342,7 +342,7 @@ def refuse_to_open(world: World) -> str:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     if world.rank == 0:
-        with patch.object(region, "_open", refused), pytest.raises(PermissionError) as caught:
+        with patch.object(mapped_file, "_open", refused), pytest.raises(PermissionError) as caught:
             make_link(world, where="unopened")
     else:
         with pytest.raises(CollectiveError) as caught:
@@ -367,7 +367,7 @@ def test_a_full_shared_memory_is_an_error_and_not_a_bus_error(pool) -> None:
 
 
 def list_files(maker: int) -> list[str]:
-    return [path.name for path in region.folder().glob(f"shardlab-{maker}-*")]
+    return [path.name for path in mapped_file.folder().glob(f"shardlab-{maker}-*")]
 
 
 def list_files_of_link(world: World) -> tuple[int, list[str]]:
@@ -394,7 +394,7 @@ def test_only_stale_files_of_dead_ranks_are_removed(tmp_path: Path) -> None:
     ]
     for path in [stale, *remaining]:
         path.write_bytes(b"")
-    region._remove_stale(tmp_path)
+    mapped_file._remove_stale(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(remaining)
 
 
