@@ -157,7 +157,7 @@ BESIDE = """([name, key]) => {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refused_value_is_said_under_its_field_until_it_is_allowed(
-    open_reader: OpenReader, name: str
+    open_reader: OpenReader, axe: str, name: str
 ) -> None:
     reader = open_reader(viewport={"width": 390, "height": 664})
     page = reader.read(PLACES[name])
@@ -170,6 +170,11 @@ def test_a_refused_value_is_said_under_its_field_until_it_is_allowed(
     invalid, seen, said, aligned, apart = page.evaluate(BESIDE, [name, key])
     assert (invalid, seen, said, aligned) == ("true", True, True, True)
     assert 0 <= apart < 10
+    page.evaluate(axe)
+    faults = (
+        f"axe.run('#figure-{name}').then(({{ violations }}) => violations.map(({{ id }}) => id))"
+    )
+    assert page.evaluate(faults) == []
     again = """field => {
       field.value = window.was;
       field.dispatchEvent(new Event("input", {bubbles: true}));
