@@ -88,7 +88,7 @@ def check_book(
         verdicts = rules.citations.verdicts(view)
         tally.count(view, verdicts)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
-        findings += rules.findings(view)
+        findings += rules.findings(view, verdicts)
     findings += rules.numbers.stale_findings()
     if all_pages and book.lab.file.lab.min_new_choices:
         cache = bench.cache.file_for(book.lab.root)
@@ -131,13 +131,19 @@ class _LabRules:
         self.citations = Judge(book, cache)
         self.numbers = Numbers(book.lab)
 
-    def findings(self, view: ParsedPage) -> Iterator[Finding]:
+    def findings(self, view: ParsedPage, verdicts: list[Verdict]) -> Iterator[Finding]:
         """Yield the findings of a page, except those about its citations."""
         yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
         quotations = self.citations.quotations(view)
-        yield from (finding for _, _, finding in quotations if finding)
+        cited = view.note.citations if view.note else []
+        moved = {  # their quotations are judged where they are now
+            citation.span
+            for citation, verdict in zip(cited, verdicts, strict=True)
+            if any(finding.code == "N218" for finding in verdict.findings)
+        }
+        yield from (found for _, each, found in quotations if found and each.span not in moved)
         allowed = quotations if self._book.lab.file.lab.quotes else []
         yield from constraints.findings(view, self._pinned, [each.span for each, _, _ in allowed])
         yield from unjudged.findings(self._book, view)

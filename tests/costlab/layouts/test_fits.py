@@ -22,6 +22,7 @@ from costlab.layouts.stack_memory import (
 )
 from shardlab.pipeline.schedule import by_name, interleaved
 from shardlab.proofs.schedules.timeline import peak_live
+from tests.docs.page import ROOT
 
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "rope_theta": 5e5,
@@ -79,6 +80,29 @@ def test_own_runs_bring_the_mean_error_down(published: list[Any]) -> None:
     assert errors(bloom, 4) <= 0.06
     assert errors(titan, 1) <= 0.08
     assert errors(titan, 4) <= 0.06
+
+
+@pytest.mark.parametrize("page", ["bench.md", "bench.es.md"])
+def test_the_bench_page_says_what_was_chosen_after_the_rows_were_read(
+    published: list[Any], monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    rows = [row for row in published if row[0].source == "torchtitan" and row[2]]
+    several = [row for row in rows if row[0].stages > 1 and row[0].micro_batch > 1]
+    others = [row for row in rows if row not in several]
+    draw, missed = np.random.default_rng(0), []
+    for _ in range(400):
+        own = [others[index][1:] for index in draw.permutation(len(others))[:4]]
+        missed += [abs(estimate(held, own).likely / measured - 1) for _, held, measured in several]
+    text = (ROOT / "docs/reference" / page).read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert len(several) == 2
+    assert f"{100 * np.mean(missed):.1f} %" in text
+    monkeypatch.setattr(memory, "larger_of", lambda loss, made, _: (loss, made))
+    summed = [
+        abs(estimate(held).likely / measured - 1)
+        for run, held, measured in published_ranks()
+        if run.source == "torchtitan" and measured
+    ]
+    assert f"{100 * np.mean(summed):.1f} %" in text
 
 
 def test_fsdp_on_a_pipeline_keeps_a_stage_gathered_and_a_chunks_gradients() -> None:

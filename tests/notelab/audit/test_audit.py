@@ -147,8 +147,10 @@ def test_a_renamed_file_is_found_again(book: Path) -> None:
     git(book, "mv", "src/ring.py", "src/circle.py")
     git(book, "commit", "-q", "-m", "renamed")
     for row in audit(book)[:3]:
-        assert row["state"] == "changed" and row["certain"] is False
+        assert row["state"] == "moved"
         assert row["proposals"][0]["path"] == "src/circle.py"  # type: ignore[index]
+    assert run(book, "src/notes.md", "--write").returncode == 1
+    assert "(`src/circle.py:16`)" in (book / "src/notes.md").read_text()
 
 
 def test_documents_of_an_earlier_commit_are_audited_against_its_code(book: Path) -> None:
@@ -441,6 +443,24 @@ def test_the_label_of_a_link_is_rewritten_with_its_target(book: Path) -> None:
     assert "[`ring.py:12`](ring.py#L12)" in text
     assert "[line 12](ring.py#L12)" in text
     assert forms[2] in text  # `9` may count something else
+
+
+def test_a_path_from_the_page_or_the_root_still_leads_from_there(book: Path) -> None:
+    (book / "src/deep").mkdir()
+    forms = ["[it](../ring.py#L16)", "[it](/src/ring.py#L16)", "`../ring.py:16`"]
+    text = "".join(f"`build_frame` is {form}.\n\n" for form in forms)
+    (book / "src/deep/notes.md").write_text(f"# Links\n\n{text}")
+    commit_all(book, "links")
+    (book / "lib").mkdir()
+    git(book, "mv", "src/ring.py", "lib/frames.py")
+    commit_all(book, "renamed")
+    rows = audit(book, "src/deep/notes.md")
+    assert states(rows) == ["moved"] * 3 and all(row["certain"] for row in rows)
+    assert run(book, "src/deep/notes.md", "--write").returncode == 0
+    written = (book / "src/deep/notes.md").read_text()
+    for form in ("[it](../../lib/frames.py#L16)", "[it](/lib/frames.py#L16)"):
+        assert form in written
+    assert "`../../lib/frames.py:16`" in written
 
 
 def test_only_what_can_be_written_is_certain(book: Path) -> None:

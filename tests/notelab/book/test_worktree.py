@@ -74,6 +74,16 @@ def test_code_that_moves_is_found_and_cited_where_it_is(worktree_lab: Lab) -> No
     assert find(worktree_lab) == []
 
 
+def test_a_quotation_of_lines_that_moved_waits_for_the_fix(worktree_lab: Lab) -> None:
+    quotation = WORK[WORK.index("def add_one") : WORK.index("def add_two")].strip()
+    write(worktree_lab, f"`add_one` is `pkg/work.py:4-6`:\n\n```python\n{quotation}\n```")
+    assert worktree_lab.check().findings == []
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\nimport math\n')
+    assert find(worktree_lab) == [("N218", "`pkg/work.py:L6-L8`")]
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert find(worktree_lab) == []
+
+
 def test_code_that_moves_to_another_file_is_found_there(worktree_lab: Lab) -> None:
     function = WORK[WORK.index("def add_one") : WORK.index("def add_two")]
     edit(worktree_lab, function, "")
@@ -95,10 +105,48 @@ def test_a_renamed_file_is_found(worktree_lab: Lab) -> None:
     assert find(worktree_lab) == []
 
 
+def test_links_labels_and_ranges_follow_a_renamed_file_in_one_run(worktree_lab: Lab) -> None:
+    text = (
+        "`add_one` and `add_two`: [work.py:4](../pkg/work.py#L4-L6), [`work.py`](/pkg/work.py#L4), "
+        "`pkg/work.py:4-6`, `:9-11`."
+    )
+    write(worktree_lab, text)
+    assert worktree_lab.check().findings == []
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\nimport math\n')
+    (worktree_lab.root / "lib").mkdir()
+    (worktree_lab.root / "pkg/work.py").rename(worktree_lab.root / "lib/sums.py")
+    findings = check_labs({worktree_lab.folder: None}, worktree_lab.bench()).findings
+    assert {finding.code for finding in findings} == {"N218"}
+    assert all("--fix --write" in finding.help for finding in findings)
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert (
+        "[sums.py:6](../lib/sums.py#L6-L8), [`sums.py`](/lib/sums.py#L6), "
+        "`lib/sums.py:6-8`, `:11-13`." in note(worktree_lab)
+    )
+    assert find(worktree_lab) == []
+    assert fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True) == ""
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_symbol_that_left_its_file_is_found_in_another(
+    worktree_lab: Lab, *, is_edited: bool
+) -> None:
+    function = WORK[WORK.index("def add_two") :]
+    edit(worktree_lab, function, "")
+    text = function.replace("+ 2", "+ number") if is_edited else function
+    worktree_lab.root.joinpath("pkg/twos.py").write_text(f'"""Twos."""\n\n\n{text}')
+    assert [code for code, _ in find(worktree_lab)] == ["N219" if is_edited else "N218"]
+    [finding] = check_labs({worktree_lab.folder: None}, worktree_lab.bench()).findings
+    assert "`pkg/twos.py#add_two`" in finding.expected + finding.help
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert ("`pkg/twos.py#add_two`" in note(worktree_lab)) is not is_edited
+    assert is_edited or find(worktree_lab) == []
+
+
 def test_code_that_changed_names_the_sentence_to_read_again(worktree_lab: Lab) -> None:
     edit(worktree_lab, "number + 2", "number * 2")
     [finding] = check_labs({worktree_lab.folder: None}, worktree_lab.bench()).findings
-    assert finding.code == "N219" and finding.found == "`add_two` is L9-L11"
+    assert finding.code == "N219" and finding.found == "`add_two` is `pkg/work.py:L9-L11`"
     assert "“Twice two is what `add_two` computes: `work.py#add_two`.”" in finding.help
     assert "citations.lock" not in fixing.fix(
         {worktree_lab.folder: None}, worktree_lab.bench(), write=False
@@ -173,6 +221,13 @@ def test_links_to_ones_own_repository_follow_the_working_tree(worktree_lab: Lab)
     assert worktree_lab.check().findings == []
     write(worktree_lab, f"`add_one` is [here]({blob}/{head}/pkg/work.py#L4-L6).")
     assert [finding.code for finding in worktree_lab.check().findings] == ["N201"]
+    write(worktree_lab, f"[There]({blob}/{head}/pkg/work.py), [not]({blob}/{head}/gone.py).")
+    assert [finding.code for finding in worktree_lab.check().findings] == ["N232"]
+    write(worktree_lab, f"`add_one` is [here]({blob}/main/pkg/work.py#L6-L8).")
+    assert worktree_lab.check().findings == []
+    edit(worktree_lab, "import math\n", "import math\nimport os\n")
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert f"{blob}/main/pkg/work.py#L7-L9" in note(worktree_lab) and find(worktree_lab) == []
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "missing"])

@@ -1,8 +1,9 @@
 """Candidates: every form with its place in the document, and its text for another place."""
 
+import msgspec
 import pytest
 
-from notelab.page.candidates import Candidate, find_candidates, move, replace
+from notelab.page.candidates import Candidate, find_candidates, move, relocate, replace
 
 BLOB = "https://example.org/o/s/blob"
 LAB, BIT = "https://e.org/o/s/-", "https://e.org/o/s/src"
@@ -21,7 +22,6 @@ MOVED = [
     (f"{BLOB}/v1.0/a/b.py#L4", "<{}>", f"{BLOB}/{'cd' * 20}/x/new.py#L20-L22"),
     (f"{LAB}/blob/v1/a/b.py#L4-6", "{}", f"{LAB}/blob/{'cd' * 20}/x/new.py#L20-22"),
     (f"{BIT}/v1/a/b.py#lines-4:6", "{}", f"{BIT}/{'cd' * 20}/x/new.py#lines-20:22"),
-    ("../a/b.py#L4-L6", "[it]({})", "x/new.py#L20-L22"),
     ("it's (here) 4.md:L4", "`{}`", "x/new.py:L20-L22"),
 ]  # fmt: skip
 
@@ -35,6 +35,24 @@ def test_a_candidate_is_written_for_another_place_in_its_own_form(
     assert (candidate.written, candidate.citation.first) == (written, 4)
     new = move(candidate, "x/new.py", 20, 22, "cd" * 20)
     assert replace(text, [(candidate.place, new)]) == text.replace(written, moved)
+
+
+LINKS = [  # of a page in docs/, before and after a/b.py moves to x/new.py
+    ("[it](../a/b.py#L4-L6)", "[it](../x/new.py#L20-L22)"),
+    ("[b.py:4](/a/b.py#L4-L6)", "[new.py:20](/x/new.py#L20-L22)"),
+    ("[`a/b.py`, line 4](<../a/b.py#L4-L6>)", "[`x/new.py`, line 20](<../x/new.py#L20-L22>)"),
+    ("`../a/b.py:4-6`", "`../x/new.py:20-22`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "moved"), LINKS)
+def test_a_path_from_the_page_still_leads_from_there(written: str, moved: str) -> None:
+    text = f"The name `b`: {written} and more.\n"
+    [candidate] = find_candidates(text)
+    citation = msgspec.structs.replace(candidate.citation, path="a/b.py")
+    candidate = msgspec.structs.replace(candidate, citation=citation)
+    edit = relocate(candidate, "x/new.py", 20, 22)
+    assert replace(text, [edit]) == text.replace(written, moved)
 
 
 def test_several_candidates_of_a_row_are_replaced_together() -> None:

@@ -118,15 +118,16 @@ def classify(judged: Judged, clone: Clone) -> CitationChange:
     before = clone.version(old, place.path)
     assert before is not None
 
+    moved_lines = _find_moved_lines(clone, old, new)
     other_files = OtherFiles(
         lambda path: clone.version(new, path),
         (),
         GitCommand(Path(clone.folder)),
         (f"core_v{old}", f"core_v{new}"),
+        moved_lines,
     )
     cited = CitedLines(before, place.start, place.end, judged.anchors)
     after, line_map = clone.version(new, place.path), clone.between(old, new, place.path)
-    moved_lines = _find_moved_lines(clone, old, new)
     return classify_change(cited, after, line_map, other_files.find, moved_lines)
 
 

@@ -34,6 +34,35 @@ def test_a_symbol_that_left_its_file_is_proposed_in_one_that_nobody_cites(scratc
     assert (kind, places[0]) == ("edited", ("pkg/amounts.py", 4, 7))
 
 
+RING = """\
+static int ring_count;
+
+int combine(int left, int right)
+{
+    int ring_total = left + right;
+    return ring_total;
+}
+"""
+
+
+def test_a_function_of_another_language_is_found_in_the_file_that_took_it_over(
+    scratch: Scratch,
+) -> None:
+    add(scratch, "pkg/ring.c", RING)
+    scratch.release({"pkg/scaler.py:L22-L25": "pkg/ring.c:L3-L7"})
+    scratch.lock()
+    assert scratch.codes() == []
+    add(scratch, "pkg/ring.c", "static int ring_count;\n")
+    add(
+        scratch,
+        "pkg/sums.c",
+        "int combine(long left, long right, long third)\n{\n    return 0;\n}\n",
+    )
+    release(scratch, UPSTREAM, "v2")
+    row = list_changes(scratch, "v2")["3-7"]
+    assert row["proposals"][0] == {"path": "pkg/sums.c", "start": 1, "end": 4}  # type: ignore[index]
+
+
 def test_another_file_is_not_asked_while_the_symbol_is_in_its_own(scratch: Scratch) -> None:
     add(scratch, "pkg/amounts.py", f"import math\n\n\n{COMBINE}")
     release(scratch, EDITED, "v2")

@@ -292,6 +292,31 @@ def test_a_citation_in_another_form_is_carried_too(
     assert scratch.codes() == []
 
 
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("`pkg/scaler.py:22-25`", "`pkg/sizes.py:24-27`"),
+        ("`pkg/scaler.py:14-15, 22-25`", "`pkg/sizes.py:16-17, 24-27`"),
+        ("`pkg/scaler.py:16, 22-25`", "`pkg/scaler.py:16, 22-25`"),  # line 16 changes
+    ],
+)
+def test_a_renamed_file_is_followed_by_all_ranges_or_by_none(
+    scratch: Scratch, form: str, written: str
+) -> None:
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L22-L25`", f"{form} (`uses` and `scaled`)")
+    scratch.lock()
+    commit_notes(scratch)
+    git(scratch.upstream, "mv", "pkg/scaler.py", "pkg/sizes.py")
+    text = MOVED.replace("scaled = amount * ", "scaled = 2 * amount * ")
+    (scratch.upstream / "pkg/sizes.py").write_text(text)
+    git(scratch.upstream, "commit", "-q", "-a", "-m", "renamed")
+    git(scratch.upstream, "tag", "v2")
+    done = scratch.run("repin", "up", "v2", "--write", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert f"{written} (`uses` and `scaled`)" in scratch.read("note.md")
+
+
 def test_in_a_file_without_a_parser_only_lines_indented_less_enclose_a_line() -> None:
     lines = ["if (x) {", "  first();", "", "  second();", "}"]
     inside = ("if (x) {",)

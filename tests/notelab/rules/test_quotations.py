@@ -101,6 +101,13 @@ def test_a_fence_that_quotes_no_cited_file_is_not_judged(lab: Lab, text: str) ->
     assert find(lab, text) == []
 
 
+def test_one_quotation_may_serve_citations_that_cover_it(lab: Lab) -> None:
+    cited = "`add_one` and `add_two`: `pkg/work.py:L4-L6`, `pkg/work.py:L9-L11`"
+    both = fence(f"{ADD_ONE}\n\n\n{ADD_TWO}")
+    assert find(lab, f"{cited}\n\n{both}") == []
+    assert "N234" in dict(find(lab, f"{cited.replace('L9-L11', 'L10-L11')}\n\n{both}"))
+
+
 def test_one_of_several_citations_before_it_is_enough(lab: Lab) -> None:
     text = f"`add_two` and `add_one`: `pkg/work.py:L9-L11`, `pkg/work.py:L4-L6`\n\n{fence(ADD_TWO)}"
     assert find(lab, text) == []

@@ -114,6 +114,9 @@ class _Auditor:
             return None  # it names its commit
         row = candidate.place.row or citation.span.row
         dates = self._history.dates(row, candidate.written)
+        if citation.path.startswith(("./", "../")):  # in code font, from the page as in a link
+            citation = msgspec.structs.replace(citation, relative=True, problem="")
+            candidate = msgspec.structs.replace(candidate, citation=citation)
         paths = self._resolve(citation.path, citation.relative, dates)
         if not paths and (citation.form == "maybe" or self._is_only_a_word(citation)):
             return None
@@ -175,7 +178,8 @@ class _Auditor:
         """
         folder = posixpath.dirname(self._document)
         blobs = self._repository.blobs(self._repository.commit)
-        beside_path = posixpath.normpath(posixpath.join(folder, written))
+        # A link may lead from the root: `/a.py#L4`.
+        beside_path = posixpath.normpath(posixpath.join(folder, written)).lstrip("/")
         both = (written, beside_path) if "/" in written else (beside_path, written)
         for path in (beside_path,) if relative else both:
             if path in blobs:
@@ -210,8 +214,9 @@ def _find_edit(candidate: Candidate, audited: AuditedCitation) -> tuple[Span, st
     if not audited.certain or not candidate.place.row:
         return None
     new = audited.proposals[0]
-    path = candidate.citation.path if new.path == audited.path else new.path
-    place, text = move_with_label(candidate, path, new.start, new.end)
+    citation = msgspec.structs.replace(candidate.citation, path=audited.path)
+    candidate = msgspec.structs.replace(candidate, citation=citation)
+    place, text = move_with_label(candidate, new.path, new.start, new.end)
     return (place, text) if text else None
 
 

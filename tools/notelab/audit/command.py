@@ -8,7 +8,7 @@ import click
 from msgspec import to_builtins
 
 from notelab.commands.options import mirror_option
-from notelab.report.terminal import say, write
+from notelab.report.terminal import format_count, say, write
 
 
 @click.command()
@@ -72,7 +72,7 @@ def audit(
                 say(f"    {'certain: ' if each.certain else ''}{each.reason}")
         counts = Counter(each.state for each in citations)
         sums = ", ".join(f"{counts[state]} {state}" for state in get_args(State))
-        say(f"{len(citations)} citations: {sums}")
+        say(f"{format_count(len(citations), 'citation')}: {sums}")
     unread = [part for document in documents for part in document.unread]
     say(*unread, stderr=True)
     wrong = len(unread) + sum(each.state != "right" for each in citations)
@@ -83,5 +83,8 @@ def audit(
                 write_files({document.path.resolve(): data})  # of a link, the file that it names
                 wrong -= count
             name = display_path(document.path)
-            say(f"{name}: {count} citations rewritten", stderr=output_format == "json")
+            say(
+                f"{name}: {format_count(count, 'citation')} rewritten",
+                stderr=output_format == "json",
+            )
     return 1 if wrong else 0

@@ -19,7 +19,6 @@ from notelab.audit.mentions import (
 )
 from notelab.audit.repository import Repository
 from notelab.repin.changes import CitationChange, Place
-from notelab.repin.classify import classify_change
 from notelab.repin.version import CitedLines, Version, base_name
 
 State = Literal["right", "moved", "changed", "gone", "unknown"]
@@ -66,7 +65,7 @@ def judge(
         dates: the commits at which the citation may have been read, the likeliest first.
         mentions: the names around it.
     """
-    new = repository.version(place.path)
+    new = _find_version(repository, place.path, dates)
     carried = _carry_from_dates(repository, place, old_path, dates, mentions)
     if carried is None:
         return _judge_by_names(new, place, mentions, dates, [])
@@ -87,7 +86,7 @@ def _carry_from_dates(
     repository: Repository, place: Place, old_path: str, dates: list[str], mentions: list[Mention]
 ) -> _Carried | None:
     """Return the citation carried from the date whose text fits best, if its lines exist there."""
-    new = repository.version(place.path)
+    new = _find_version(repository, place.path, dates)
     best: tuple[float, str, Version, Fit] | None = None
     seen: set[str] = set()
     old_place = Place(old_path, place.start, place.end)
@@ -107,13 +106,14 @@ def _carry_from_dates(
     _, commit, old, fit = best
     names = old.outline.names_between(place.start, place.end)
     anchors = sorted({mention.name for mention in mentions} & names)
-    cited = CitedLines(old, place.start, place.end, anchors)
-    line_map = repository.line_map(old, new) if new else None
-    change = classify_change(
-        cited, new, line_map,
-        repository.other_files(commit).find, repository.moved_lines(commit),
-    )  # fmt: skip
+    change = repository.classify(CitedLines(old, place.start, place.end, anchors), new, commit)
     return _Carried(commit.rstrip("^"), old, fit, change, commit.rstrip("^") in dates)
+
+
+def _find_version(repository: Repository, path: str, dates: list[str]) -> Version | None:
+    """Return a file at the commit of the code, where it may have another name."""
+    renamed = (repository.find_renamed(path, date) for date in dates)
+    return repository.version(path) or next(filter(None, renamed), None)
 
 
 def _commits_to_try(
@@ -237,7 +237,9 @@ def _judge_by_names(
         return Verdict("unknown", [], False, "the file has none of the names around it", dated)
     places = [each for each, _ in named]
     fit = named[0][1]
-    reason = f"the cited lines never had `{fit.mention.name}`" if fit.mention else ""
+    reason = (
+        f"the cited lines lack `{fit.mention.name}`, which the text names" if fit.mention else ""
+    )
     return Verdict("moved", places, False, reason, dated)
 
 

@@ -23,7 +23,7 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedCitation
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.page.citation import Citation
+from notelab.page.citation import Citation, Span
 from notelab.page.note import FileLink
 from notelab.page.permalink import normalize_repository
 from notelab.sources.answers import WORKTREE, Offered
@@ -142,22 +142,47 @@ def find_moved_lines(
         after = [new - old for old, new in moves if old > first][:1]
         agreed = [first + shift for shift in before if [shift] == after]
         rows = [row for row in rows if row in agreed] or rows
-    source = evidence.source(file.source)
-    if rows or source.commit != WORKTREE:
+    if rows or evidence.source(file.source).commit != WORKTREE:
         return [(file.path, row) for row in rows]
+    places = []
+    for name, data in _list_files_with(evidence, file, locked.anchors):
+        get_outline = partial(outline.of_file, name, data)
+        rows = _find_rows(split_lines(data), get_outline, locked, count)
+        places += [(name, row) for row in rows if locked.symbol or count >= _MANY]
+    return places
+
+
+def find_moved_symbol(
+    evidence: Evidence, file: CitedFile, locked: LockedCitation
+) -> list[tuple[Citation, bool]]:
+    """Return where a working tree defines the symbol that a file has no longer.
+
+    Each place comes with whether its text is the locked one.
+    """
+    places = []
+    base = locked.symbol.rpartition(".")[2]
+    for name, data in _list_files_with(evidence, file, [base]) if base else ():
+        lines = split_lines(data)
+        for symbol in outline.of_file(name, data).symbols:
+            if symbol.name == locked.symbol:
+                text = b"\n".join(lines[symbol.top - 1 : symbol.last]) + b"\n"
+                place = Citation("", "", name, symbol.top, symbol.last, "", Span(1, 1, 1, 1))
+                places.append((place, sha256(text).hexdigest() == locked.sha256))
+    return places
+
+
+def _list_files_with(
+    evidence: Evidence, file: CitedFile, words: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield path and text of a working tree's files that have some words and `file`'s ending."""
     from notelab.sources.git.tree import offer_from_worktree
 
-    ending, root = Path(file.path).suffix, Path(source.local_repository)
+    source, ending = evidence.source(file.source), Path(file.path).suffix
     names = [name for name in evidence.library.list_names(source) if name.endswith(ending)]
-    anchors = [name.encode() for name in locked.anchors]
-    places = []
     for name in names[:_MAX_FILES]:
-        answer = offer_from_worktree(root, {name: None})[name]
-        if isinstance(answer, Offered) and all(anchor in answer.data for anchor in anchors):
-            get_outline = partial(outline.of_file, name, answer.data)
-            rows = _find_rows(split_lines(answer.data), get_outline, locked, count)
-            places += [(name, row) for row in rows if locked.symbol or count >= _MANY]
-    return places
+        answer = offer_from_worktree(Path(source.local_repository), {name: None})[name]
+        if isinstance(answer, Offered) and all(word.encode() in answer.data for word in words):
+            yield name, answer.data
 
 
 def _find_unique_moves(evidence: Evidence, file: CitedFile) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
+from notelab.cited.range_fit import find_symbols
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
@@ -256,24 +257,29 @@ class Settling:
         ends = self._choose_end(self._find_ends(citation), citation, view)
         if len(ends) == 1:
             return msgspec.structs.replace(citation, path=ends[0][1])
-        listed = ", ".join(f"`{path}`" for _, path in ends[:3])
+        listed = ", ".join([f"`{path}`" for _, path in ends[:3]] + ["…"] * (len(ends) > 3))
         problem = f"gives the end of {len(ends)} paths ({listed}); write the whole path"
         return msgspec.structs.replace(citation, problem=problem)
 
     def _find_lines(self, citation: Citation) -> Citation:
         """Look up the lines of a symbol, in a file whose text was read."""
         file = self._resolver.resolve(citation).file
+        lost = msgspec.structs.replace(citation, by_symbol=True)
+        is_known = self._own and self._pins[self._own].commit == WORKTREE
+        if is_known and not self._lock.citation(self._own, lost.key_in(self._own)):
+            is_known = False
         if file is None:
-            return citation
+            return lost if is_known else citation
         if file.outline is None or not file.outline.structured:
             problem = (
                 "names a symbol, but the file's text is not available or has no structure rule"
             )
             return msgspec.structs.replace(citation, problem=problem)
         name = citation.symbol.replace("::", ".")
-        symbols = [(each.name.replace("::", "."), each) for each in file.outline.symbols]
-        matches = [each for full, each in symbols if full == name]
-        matches = matches or [each for full, each in symbols if full.endswith(f".{name}")]
+        matches = find_symbols(file.outline, name)
+        matches = [each for each in matches if each.name == name] or matches
+        if not matches and is_known:
+            return lost  # the lock says what to look for in other files
         if len(matches) != 1:
             what = "no symbol" if not matches else f"{len(matches)} symbols"
             return msgspec.structs.replace(citation, problem=f"names {what} of `{citation.path}`")

@@ -16,7 +16,7 @@ from msgspec.structs import replace as change
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
-from notelab.book.resolve import find_moved_lines
+from notelab.book.resolve import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
 from notelab.lab import lock as lock_file
@@ -25,14 +25,16 @@ from notelab.page.candidates import (
     Candidate,
     find_candidates,
     format_range,
-    move,
     on_row,
+    relocate,
     replace,
     replace_path,
 )
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
+from notelab.page.permalink import is_commit
 from notelab.repin import journal
+from notelab.sources.answers import WORKTREE
 
 Move = tuple[str, str, str]  # source, and a citation's old and new key in the lock
 Edits = list[tuple[Span, str]]
@@ -89,7 +91,7 @@ def _move_in_lock(lock: Lock, moved: Mapping[Move, Counter[str]]) -> str:
     sources = dict(lock.sources)
     for (source, old, new), pages in moved.items():
         files = sources[source].files
-        paths = [key.removeprefix(f"{source}:").rpartition(":L")[0] for key in (old, new)]
+        paths = [re.split(r":L\d|#", key.removeprefix(f"{source}:"))[0] for key in (old, new)]
         sources[source] = change(sources[source], files={**files, paths[1]: files[paths[0]]})
         target = citations[source].get(new)
         counts = Counter(target.pages if target else {}) + pages
@@ -141,8 +143,8 @@ class _PageFixer:
             if citation.form in ("code", "symbol", "apart"):
                 written = replace_path(written, citation, citation.path)
             whole = change(candidate, written=written)
-            text = move(whole, target.path, target.first, target.last)
-            edits += [(candidate.place, text)] if text != candidate.written else []
+            place, text = relocate(whole, target.path, target.first, target.last)
+            edits += [(place, text)] if text != candidate.written else []
         return edits
 
     def _find_target(self, candidate: Candidate) -> tuple[str, Citation]:
@@ -157,15 +159,24 @@ class _PageFixer:
         if file is None or (was_reversed and last - first >= self._max_lines):
             return "", citation
         key = target.key_in(file.source)
+        page = self._view.page.key if self._view.page.original is None else ""
         locked = self._book.lock.citation(file.source, key) if self._book.lock else None
-        if locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
+        if locked and citation.by_symbol and not citation.first:
+            moved = find_moved_symbol(self._book.evidence, file, locked)
+            if [is_same for _, is_same in moved] == [True]:
+                target = change(target, path=moved[0][0].path)
+                keys = file.source, key, target.key_in(file.source)
+                self._group_moves.append((keys, [page] if page else []))
+                return file.source, target
+        elif locked and not locked.commit and file.sha256_of(first, last) != locked.sha256:
             places = find_moved_lines(self._book.evidence, file, locked, first, last - first + 1)
             path, row = places[0] if len(places) == 1 else ("", 0)
-            can_name = path == citation.path or citation.form != "range"
-            if not row or not can_name or citation.by_symbol or citation.form == "address":
+            names_commit = citation.form == "address" and (
+                citation.commit != WORKTREE or is_commit(citation.tag)
+            )
+            if not row or citation.by_symbol or names_commit:
                 return "", citation
             target = change(target, path=path, first=row, last=row + last - first)
-            page = self._view.page.key if self._view.page.original is None else ""
             move_key = file.source, key, target.key_in(file.source)
             self._group_moves.append((move_key, [page] if page else []))
             return file.source, target

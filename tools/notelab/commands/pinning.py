@@ -13,6 +13,7 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.pins import replace_release, table_at
+from notelab.report.terminal import format_count
 
 
 def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]:
@@ -88,4 +89,5 @@ def describe_lock(book: Workbook, relocked: RelockResult) -> list[str]:
     lines = [f"not locked: {view.filename}, which {view.problem}" for view in _unread_pages(book)]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in relocked.skipped]
     lines += relocked.remarks
-    return [*lines, f"{display_path(lock_path(book))}: {count} citations of {files} files"]
+    cited = f"{format_count(count, 'citation')} of {format_count(files, 'file')}"
+    return [*lines, f"{display_path(lock_path(book))}: {cited}"]

@@ -39,7 +39,8 @@ def write(
         NotelabError: an accepted text is no such citation, the files are in no repository or have
             uncommitted changes, or a file can't be written.
     """
-    to = plan_moves(outcome, _parse_accepted(migration, outcome, accept, reformatted=reformatted))
+    accepted = _parse_accepted(migration, outcome, accept, reformatted=reformatted)
+    to = plan_moves(outcome, accepted, migration.books)
     changed = build_files(migration, to, session)
     root = session.lab(migration.pin.path.parent).root
     dirty = list_uncommitted(root, changed)

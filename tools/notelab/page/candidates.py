@@ -15,6 +15,7 @@ that knows no lab takes the candidates of a document as they are written::
 import posixpath
 import re
 from collections.abc import Iterable
+from urllib.parse import quote
 
 import msgspec
 
@@ -106,8 +107,10 @@ def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "
     if ref and commit:
         new_ref = commit[: len(ref)] if is_commit(ref) else commit
         text = text.replace(f"/{ref}/", f"/{new_ref}/", 1)
-    if path != citation.path:
+    if path != citation.path and citation.form != "range":  # whose path is before it
         text = replace_path(text, citation, path)
+        if text == candidate.written:
+            return text
     if citation.symbol:
         return text
     lines = citation.first, citation.last
@@ -121,47 +124,80 @@ def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "
     return text[: match.start()] + lines_text + text[match.end() :]
 
 
-def move_with_label(candidate: Candidate, path: str, first: int, last: int) -> tuple[Span, str]:
+def move_with_label(
+    candidate: Candidate, path: str, first: int, last: int, commit: str = ""
+) -> tuple[Span, str]:
     """Return the span of a candidate and `move`'s text for it, with the label of its link.
 
     The text is '' if nothing can be written, because the label names the file or the lines in a
     way that can't be rewritten.
     """
     citation, place, label = candidate.citation, candidate.place, candidate.label
-    text = move(candidate, path, first, last)
+    text = move(candidate, path, first, last, commit)
+    new_label = _move_in_label(label, citation.path, path)
     names_file = path != citation.path and citation.path.rpartition("/")[2] in label
-    if text == candidate.written or names_file:
+    if text == candidate.written or (names_file and not new_label):
         return place, ""
-    new_label, at = "", 0
+    parts, at, label = list[str](), 0, new_label or label
     for match in RANGE_IN_TEXT.finditer(label):
-        if parse_range(match[0])[:2] == (citation.first, citation.last):
+        lines = parse_range(match[0])[:2]
+        if lines in ((citation.first, citation.last), (citation.first, citation.first)):
             if not _LINES_FOLLOW.search(label, 0, match.start()) and match[0][0] not in "Ll":
                 return place, ""  # a number that may count something else
-            new_label += label[at : match.start()] + format_range(label, match[0], first, last)
+            new_last = last if lines[1] == citation.last else first
+            parts += label[at : match.start()], format_range(label, match[0], first, new_last)
             at = match.end()
-    if at == 0:
+    label = "".join(parts) + label[at:]
+    if label == candidate.label:
         return place, text
-    opening = f"{label}]({'<' if candidate.is_bracketed else ''}"
+    opening = f"{candidate.label}]({'<' if candidate.is_bracketed else ''}"
     start = place.column - 1 - len(opening)
     whole = on_row(place.row, start, place.end_column - 1)
-    return whole, new_label + label[at:] + opening[len(label) :] + text
+    return whole, label + opening[len(candidate.label) :] + text
+
+
+def relocate(
+    candidate: Candidate, path: str, first: int, last: int, commit: str = ""
+) -> tuple[Span, str]:
+    """Return `move_with_label`'s edit; if the label can't follow, that of the citation alone."""
+    place, text = move_with_label(candidate, path, first, last, commit)
+    return place, text or move(candidate, path, first, last, commit)
 
 
 def replace_path(text: str, citation: Citation, path: str) -> str:
-    """Replace the path in a citation's text, which may be the end of `citation.path`, or a link."""
-    if citation.form == "link":
-        written, mark, lines = text.partition("#")
-        if citation.path in written:  # it was not resolved: both paths are relative to the page
-            return path + mark + lines
+    """Replace the path in a citation's text, which may be the end of `citation.path`, or a link.
+
+    A path that leads from the page, or from the root, still does so.
+    """
+    if citation.form == "link" or text.startswith(("./", "../")):
+        written = re.split("[#?]" if citation.form == "link" else r"[#:,\s]", text)[0]
         way = posixpath.relpath(path, posixpath.dirname(citation.path) or ".")
-        return posixpath.normpath(posixpath.join(posixpath.dirname(written), way)) + mark + lines
-    if citation.path in text:
-        return text.replace(citation.path, path, 1)
-    for at in range(1, citation.path.count("/") + 1):
-        end = re.escape(citation.path.split("/", at)[at])
-        if re.search(rf"(?<![\w./-]){end}", text):
-            return re.sub(rf"(?<![\w./-]){end}", lambda _: path, text, count=1)
-    return text
+        new = posixpath.normpath(posixpath.join(posixpath.dirname(written), way))
+        return (quote(new) if "%" in written else new) + text[len(written) :]
+    return _replace_end(text, citation.path, path) or text
+
+
+def _replace_end(text: str, old: str, new: str) -> str:
+    """Return a text with the first path in it that is `old`, or ends it, replaced by `new`; or ''.
+
+    >>> _replace_end("see b.py:4", "a/b.py", "c/d.py"), _replace_end("it", "a/b.py", "c/d.py")
+    ('see c/d.py:4', '')
+    """
+    for at in range(old.count("/") + 1):
+        end = re.escape(old.split("/", at)[at])
+        if match := re.search(rf"(?<![\w./-]){end}(?!\w)" if at else end, text):
+            return text[: match.start()] + new + text[match.end() :]
+    return ""
+
+
+def _move_in_label(label: str, old: str, new: str) -> str:
+    """Return a label that names a file for another file, with as many folders; or ''."""
+    for at in range(old.count("/") + 1):
+        end = old.split("/", at)[at]
+        replaced = _replace_end(label, end, "/".join(new.split("/")[-end.count("/") - 1 :]))
+        if end in label and replaced:
+            return replaced
+    return ""
 
 
 def format_range(text: str, old: str, first: int, last: int) -> str:

@@ -69,7 +69,7 @@ def open_migration(folder: Path, source: str, ref: str, bench: CheckSession) -> 
     """Open the labs that share the source's pin, and read the cited files at both commits.
 
     Raises:
-        NotelabError: there is no such ref, no provider could be asked, or no cited file is there.
+        NotelabError: there is no such ref, or no provider could be asked.
     """
     lab = bench.lab(folder)
     table = lab.sources[source]
@@ -93,30 +93,36 @@ def open_migration(folder: Path, source: str, ref: str, bench: CheckSession) -> 
     clone = bench.library.clone(new.source(source))
     old = next(iter(outdated.evidence.values()), None) if pin.commit == commit else None
     old = old or books[0].evidence
-    migration = Migration(source, books, pin, commit, new_table, places, old, new, clone)
-    if paths and not any(map(migration.new_version, paths)):
-        files = [new.file(source, path) for path in paths]
-        reasons = dict.fromkeys(reason for file in files if file for reason in file.reasons)
-        raise NotelabError(
-            f"{source}: none of the {len(paths)} cited files could be read at {ref} "
-            f"({commit[:12]})" + (f": {'; '.join(reasons)}" if reasons else ""),
-            hint="check that it is a commit of the same repository; nothing was written",
-        )
-    return migration
+    return Migration(source, books, pin, commit, new_table, places, old, new, clone)
 
 
 def classify_citations(migration: Migration) -> RepinResult:
-    """Return how each distinct citation changed; writes nothing."""
+    """Return how each distinct citation changed; writes nothing.
+
+    Raises:
+        NotelabError: no cited file is at the new commit.
+    """
+    result = RepinResult(migration.source, migration.pin.commit, migration.commit)
+    paths = dict.fromkeys(place.path for place in migration.places)
+    read, commits = migration.new_version, (result.old_commit, result.new_commit)
+    moved_lines = MovedLines(read, migration.clone, commits)
+    other_files = OtherFiles(read, paths, migration.clone, commits, moved_lines)
     versions = {
-        place: (migration.old_version(place), migration.new_version(place.path))
+        place: (
+            migration.old_version(place),
+            read(place.path) or other_files.find_renamed(place.path),
+        )
         for place in migration.places
     }
+    if versions and not any(new for _, new in versions.values()):
+        files = [migration.new.file(migration.source, path) for path in paths]
+        reasons = dict.fromkeys(reason for file in files if file for reason in file.reasons)
+        raise NotelabError(
+            f"{migration.source}: none of the {len(paths)} cited files could be read at "
+            f"{migration.commit[:12]}" + (f": {'; '.join(reasons)}" if reasons else ""),
+            hint="check that it is a commit of the same repository; nothing was written",
+        )
     line_maps = map_lines({(old, new) for old, new in versions.values() if old and new})
-    result = RepinResult(migration.source, migration.pin.commit, migration.commit)
-    paths = dict.fromkeys(place.path for place in versions)
-    commits = result.old_commit, result.new_commit
-    other_files = OtherFiles(migration.new_version, paths, migration.clone, commits)
-    moved_lines = MovedLines(migration.new_version, migration.clone, commits)
     for place in sorted(versions):
         cited_place, (old, new) = migration.places[place], versions[place]
         if old is not None and place.end <= old.outline.lines:

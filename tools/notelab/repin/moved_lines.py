@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 
-from notelab.lines import split_lines
+from notelab.cited import grammars
+from notelab.cited.decoding import PYTHON
+from notelab.lines import names_in, split_lines
 from notelab.repin.candidates import Candidate
 from notelab.repin.changes import Place
 from notelab.repin.version import CitedLines, Version
@@ -20,6 +22,7 @@ _MAX_PLACES = 20  # a line that was added more often is as common as `return res
 _DISTINCTIVE = re.compile(r"(?:\w\W*){6}")
 _FILE = re.compile(r"\+\+\+ (?:\"?b/(.*?)\"?\t?$)")
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)")
+_Added = dict[str, dict[int, str]]  # by path, the added rows, and their text without indentation
 # By path, each new row with its index in the citation.
 _Positions = dict[str, list[tuple[int, int]]]
 
@@ -43,8 +46,8 @@ class MovedLines:
         self._read, self._clone, self._commits = read, clone, commits
 
     @cached_property
-    def _places(self) -> dict[str, list[tuple[str, int]]] | None:
-        """Return the places of each added line, or None if git can't tell."""
+    def _added(self) -> _Added | None:
+        """Return the added lines, or None if git can't tell."""
         if self._clone is None:
             return None
         ran = self._clone.run(
@@ -53,18 +56,57 @@ class MovedLines:
             *(*self._commits, "--"),
             timeout=300,
         )
-        return None if ran.status else _index_added(ran.out)
+        return None if ran.status else _read_added(ran.out)
+
+    @cached_property
+    def _places(self) -> dict[str, list[tuple[str, int]]]:
+        """Return the places of each distinctive line that was added."""
+        places: dict[str, list[tuple[str, int]]] = {}
+        for path, rows in (self._added or {}).items():
+            for row, line in rows.items():
+                if _is_distinctive(line):
+                    places.setdefault(line, []).append((path, row))
+        return places
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """Return the added lines of each source file as one text."""
+        added = self._added or {}
+        return {
+            path: "\n".join(rows.values())
+            for path, rows in added.items()
+            if path.endswith(PYTHON) or grammars.knows(path)
+        }
+
+    @cached_property
+    def _names(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    def is_added(self, path: str, row: int) -> bool:
+        """Return whether a row of a new file was added."""
+        return row in (self._added or {}).get(path, {})
+
+    def list_files(self, name: str) -> list[str]:
+        """Return the source files that got a line with a name."""
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return [path for path, text in self._texts.items() if name in text and word.search(text)]
+
+    def count_names(self, path: str, names: set[str]) -> int:
+        """Return how many of some names the added lines of a file have."""
+        if path not in self._names:
+            self._names[path] = frozenset(names_in(self._texts[path]))
+        return len(names & self._names[path])
 
     @property
     def reason(self) -> str:
         """Return what is known of lines that were not found."""
-        if self._places is None:
+        if self._added is None:
             return "not looked for in other files: that needs a clone with both commits"
         return "found in no file of the new commit"
 
     def find(self, cited: CitedLines) -> list[Candidate]:
         """Return the place of each file that has most of the cited lines, if it has enough."""
-        places = self._places or {}
+        places = self._places
         lines = [line.strip() for line in cited.old.lines[cited.first - 1 : cited.last]]
         positions: _Positions = {}
         distinctive = 0
@@ -84,21 +126,21 @@ class MovedLines:
         return candidates
 
 
-def _index_added(diff: bytes) -> dict[str, list[tuple[str, int]]]:
-    places: dict[str, list[tuple[str, int]]] = {}
-    path, row = "", 0
+def _read_added(diff: bytes) -> _Added:
+    added: _Added = {}
+    rows: dict[int, str] = {}
+    row = 0
     for line in split_lines(diff.decode("utf-8", "replace")):
         if line.startswith("+"):
             if line.startswith("+++ ") and (match := _FILE.match(line)):
-                path = match[1]
+                rows = added.setdefault(match[1], {})
                 continue
-            text = line[1:].strip()
-            if _is_distinctive(text):
-                places.setdefault(text, []).append((path, row))
+            if text := line[1:].strip():
+                rows[row] = text
             row += 1
         elif line.startswith("@@") and (match := _HUNK.match(line)):
             row = int(match[1])
-    return places
+    return added
 
 
 def _is_distinctive(line: str) -> bool:

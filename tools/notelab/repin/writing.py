@@ -1,7 +1,7 @@
 """Builds the files of a repin: pin, pages, generated pages and their inputs, lab file and locks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,26 +16,44 @@ from notelab.lab.lab import LAB_FILE
 from notelab.lab.lock import Lock, LockedFile, LockedSource
 from notelab.lab.pins import replace_release
 from notelab.page import reading, results_page
-from notelab.page.candidates import find_candidates, move, replace
+from notelab.page.candidates import find_candidates, relocate, replace
 from notelab.page.citation import Span
 from notelab.repin.changes import Place, RepinResult
 from notelab.repin.migrate import Migration
 
 
-def plan_moves(result: RepinResult, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
+def plan_moves(
+    result: RepinResult, accepted: Mapping[Place, Place], books: Iterable[Workbook]
+) -> dict[Place, Place]:
     """Return the new place of each citation that may be written.
 
     A citation waits too if its new text would equal that of a citation that waits at the old
-    commit.
+    commit, or if it leaves its file without the other ranges of its path.
     """
     moves = {change.old: change.new for change in result.citations if change.new is not None}
     moves |= accepted
+    for group in _list_ranges_by_path(books):
+        if len({moves.get(place, place).path for place in group}) > 1:
+            for place in group:
+                if place in moves and moves[place].path != place.path:
+                    del moves[place]
     waiting = {change.old for change in result.citations} - moves.keys()
     while blocked := [old for old, new in moves.items() if new in waiting]:
         for old in blocked:
             del moves[old]
         waiting |= set(blocked)
     return moves
+
+
+def _list_ranges_by_path(books: Iterable[Workbook]) -> list[list[Place]]:
+    """Return the ranges that follow each written path, on all pages."""
+    groups: list[list[Place]] = []
+    views = (view for book in books for view in book.views if view.note)
+    for block in (block for view in views if view.note for block in view.note.blocks):
+        for citation in block.citations:
+            groups += [[]] if citation.form != "range" else []
+            groups[-1].append(Place(citation.path, citation.first, citation.last))
+    return groups
 
 
 def build_files(
@@ -72,8 +90,7 @@ def _rewrite_page(
         new = moves.get(Place(citation.path, citation.first, citation.last))
         file = None if citation.problem or new is None else book.resolver.resolve(citation).file
         if new is not None and (file is None or file.source == migration.source):
-            moved = move(candidate, new.path, new.start, new.end, migration.commit)
-            edits.append((candidate.place, moved))
+            edits.append(relocate(candidate, new.path, new.start, new.end, migration.commit))
     for row in page_view.note.front.commits:
         if row.source == migration.source:
             span = msgspec.structs.replace(row.span, end_column=row.span.column + len(row.prefix))

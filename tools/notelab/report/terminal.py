@@ -38,3 +38,8 @@ def wants_colour() -> bool:
         return False
     # Standard output may have been closed (`>&-`).
     return bool(os.environ.get("FORCE_COLOR")) or bool(sys.stdout and sys.stdout.isatty())
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -7,6 +7,7 @@ from typing import Literal
 from notelab.errors import sanitize
 from notelab.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
+from notelab.report.terminal import format_count
 from notelab.sources.answers import WORKTREE
 
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
@@ -93,17 +94,17 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
         lines += ["", *_format_table(notes, paint)]
     if lab.lock_only:
         heading = "checked against the lock only, because the text was not available"
-        counts = {name: _format_count(n, "citation") for name, n in lab.lock_only.items()}
+        counts = {name: format_count(n, "citation") for name, n in lab.lock_only.items()}
         lines += _list_files(heading, counts, paint)
     if lab.unparsed:
         heading = "without a structure rule, so that only names hold the lines"
         reasons = {
-            name: f"{_format_count(file.citations, 'citation')}: {file.reason}"
+            name: f"{format_count(file.citations, 'citation')}: {file.reason}"
             for name, file in lab.unparsed.items()
         }
         lines += _list_files(heading, reasons, paint)
     if lab.unread_for_paste:
-        unread = _format_count(lab.unread_for_paste, "file")
+        unread = format_count(lab.unread_for_paste, "file")
         text = f"  pasted source was not looked for in {unread}, whose text was not available"
         lines.append(paint("dim", text))
     return [*lines, ""]
@@ -112,7 +113,7 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
 def _list_files(heading: str, files: Mapping[str, str], paint: Painter) -> list[str]:
     """Return a heading and at most ten files, each with what is to be said of it."""
     lines = [f"  {name}  {text}" for name, text in islice(files.items(), 10)]
-    lines += [f"  and {_format_count(len(files) - 10, 'file')} more"] if len(files) > 10 else []
+    lines += [f"  and {format_count(len(files) - 10, 'file')} more"] if len(files) > 10 else []
     return ["", f"  {heading}:", *(paint("dim", sanitize(f"  {line}")) for line in lines)]
 
 
@@ -127,7 +128,7 @@ def _format_source(source: SourceReport, paint: Painter) -> list[str]:
     )
     lines = [sanitize(f"  {source.name:<10} {commit}{release}  {proved}")]
     for lock, count in source.vouched.items():
-        line = f"    {_format_count(count, 'file')} vouched for by {lock}"
+        line = f"    {format_count(count, 'file')} vouched for by {lock}"
         lines.append(paint("dim", sanitize(line)))
     reasons = (part for reason in source.reasons for part in reason.split("; "))
     return lines + [paint("dim", sanitize(f"    {part}")) for part in reasons]
@@ -178,9 +179,9 @@ def _format_summary(report: Report, paint: Painter) -> str:
     waived = sum(lab.waived for lab in report.labs)
     parts = [
         *_format_counts(report.labs),
-        _format_count(len(report.findings), "finding"),
+        format_count(len(report.findings), "finding"),
         f"{len(report.to_do)} to do" if report.to_do else "",
-        _format_count(len(report.warnings), "warning") if report.warnings else "",
+        format_count(len(report.warnings), "warning") if report.warnings else "",
         f"{waived} waived" if waived else "",
         f"{report.baselined} in the baseline" if report.baselined else "",
     ]
@@ -193,15 +194,15 @@ def _format_counts(labs: list[LabReport]) -> list[str]:
     sums = (sum(getattr(lab, field) for lab in labs) for field in (*fields, "diagrams"))
     pages, citations, proved, by_wheel, unstructured, locked, unjudged, diagrams = sums
     parts = [
-        _format_count(pages, "page"),
-        f"{_format_count(citations, 'citation')}: {proved} proved"
+        format_count(pages, "page"),
+        f"{format_count(citations, 'citation')}: {proved} proved"
         + (f" ({proved - by_wheel} by git, {by_wheel} on a wheel's word)" if by_wheel else ""),
         f"{unstructured} of them in files without a structure rule ({_name_unparsed(labs)})"
         if unstructured
         else "",
         f"{locked} checked against the lock only" if locked else "",
         f"{unjudged} × looks like a citation, not judged" if unjudged else "",
-        _format_count(diagrams, "diagram"),
+        format_count(diagrams, "diagram"),
     ]
     return [part for part in parts if part]
 
@@ -210,7 +211,3 @@ def _name_unparsed(labs: list[LabReport]) -> str:
     names = sorted({name for lab in labs for name in lab.unparsed})
     more = f" and {len(names) - 3} more; `-v` has all" if len(names) > 3 else ""
     return ", ".join(map(sanitize, names[:3])) + more
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -213,7 +213,8 @@ def _check_form(context: CitationContext) -> Finding | None:
     if citation.last < citation.first:
         reversed_range = format_citation(citation.path, citation.last, citation.first)
         message = f"the range of `{citation.text}` runs backwards"
-        return context.finding("N202", message, help=f"did you mean `{reversed_range}`?")
+        fix = "`shardbook check --fix --write` turns it round, if the file has the lines"
+        return context.finding("N202", message, help=f"did you mean `{reversed_range}`?; {fix}")
     return None
 
 
@@ -233,6 +234,7 @@ def _report_label(context: CitationContext) -> Finding:
         "the link's label cites another place than its target",
         expected="the same place in the label and in the target",
         found=f"`{citation.label[:120]}` and `{citation.text[:200]}`",
+        help="if the target is right, `shardbook check --fix --write` writes it into the label",
     )
 
 

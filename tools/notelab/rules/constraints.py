@@ -123,6 +123,10 @@ class _Text(msgspec.Struct):
             ranges.append((bisect_right(self.starts, at), bisect_right(self.starts, end - 1)))
         return min(ranges, key=lambda rows: rows[1] - rows[0], default=None)
 
+    def has_text(self, row: int) -> bool:
+        """Return whether a line has more than white space."""
+        return self.starts[row] > self.starts[row - 1]
+
     def _find_line(self, piece: str, start: int, end: int) -> int:
         """Return where a piece begins with a line, or -1."""
         at = self.text.find(piece, start, end)
@@ -181,6 +185,14 @@ def _judge(
     for (citation, _), text in zip(pairs, texts, strict=True):
         if text.find(pieces, citation.first, citation.last):
             yield quotation, citation, None
+            return
+    if len({file.blob for _, file in pairs}) == 1 < len(pairs):  # one fence for several ranges
+        cited = {row for each, _ in pairs for row in range(each.first, each.last + 1)}
+        place = texts[0].find(pieces, min(cited), max(cited))
+        lines_between = range(place[0], place[1] + 1) if place else ()
+        blank = {row for row in lines_between if not texts[0].has_text(row)}
+        if place and cited.union(blank).issuperset(lines_between):
+            yield quotation, pairs[0][0], None
             return
     citation, file = pairs[-1]
     for (citation, file), text in zip(pairs, texts, strict=True):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.resolve import find_moved_lines
+from notelab.book.resolve import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding, find_text
@@ -66,15 +66,18 @@ class LockJudge:
         """Return a finding if a working tree has other lines at a citation than the lock."""
         citation, pin = context.citation, self._pins[file.source]
         locked = self._lock.citation(file.source, citation.key_in(file.source))
-        digest = file.sha256_of(citation.first, citation.last)
-        if pin.commit != WORKTREE or locked is None or digest == locked.sha256:
+        if pin.commit != WORKTREE or locked is None:
+            return None
+        if citation.by_symbol and not citation.first:
+            return self._report_lost_symbol(context, file, locked)
+        if file.sha256_of(citation.first, citation.last) == locked.sha256:
             return None
         if places := self._find_places(file, citation):
             more = citation.last - citation.first
             moved = [f"`{format_citation(path, row, row + more)}`" for path, row in places]
             fix = "`shardbook check --fix --write` cites them there"
-            paths = {path for each in context.ranges for path, _ in self._find_places(file, each)}
-            if len(context.ranges) > 1 and paths != {citation.path}:
+            ranges = [self._find_places(file, each) for each in context.ranges]
+            if len({path for each in ranges for path, _ in each or [("", 0)]}) > 1:
                 fix = "one path can't serve lines of two files; write a citation for each file"
             return context.finding(
                 "N218",
@@ -83,13 +86,23 @@ class LockJudge:
                 help=fix if len(moved) == 1 else "cite the lines that you mean",
             )
         symbols = file.outline.symbols if file.outline else []
-        named = [f"`{s.name}` is L{s.top}-L{s.last}" for s in symbols if s.name == locked.symbol]
+        places = [(s.top, s.last) for s in symbols if s.name == locked.symbol]
+        now = [format_citation(file.path, *place) for place in places]
+        return _report_changed(context, locked, now)
+
+    def _report_lost_symbol(
+        self, context: CitationContext, file: CitedFile, locked: LockedCitation
+    ) -> Finding:
+        """Return a finding for a symbol that its file has no longer."""
+        places = find_moved_symbol(self._evidence, file, locked)
+        now = [f"{place.path}#{context.citation.symbol}" for place, _ in places]
+        if [is_same for _, is_same in places] != [True]:
+            return _report_changed(context, locked, now)
         return context.finding(
-            "N219",
-            f"the lines of `{citation.text}` have changed since the lock was written",
-            expected=f"lines with SHA-256 {locked.sha256[:12]}…",
-            found="; ".join(named) or "no such lines in the working tree",
-            help=f"read this sentence again: “{context.sentence}”; then run `shardbook lock`",
+            "N218",
+            f"the lines of `{context.citation.text}` have moved",
+            expected=f"`{now[0]}`",
+            help="`shardbook check --fix --write` cites them there",
         )
 
     def _find_places(self, file: CitedFile, citation: Citation) -> list[tuple[str, int]]:
@@ -244,6 +257,20 @@ def _compare_content(
             found=format_names(sorted(context.anchors)),
             help="run `shardbook lock`",
         )
+
+
+def _report_changed(context: CitationContext, locked: LockedCitation, now: list[str]) -> Finding:
+    """Return the finding that the cited lines have other text; `now` is where their symbol is."""
+    citation, listed = context.citation, " or ".join(f"`{place}`" for place in now[:3])
+    is_there = format_citation(citation.path, citation.first, citation.last) in now
+    cite = f"cite the lines of {listed} that it means; " if now and not is_there else ""
+    return context.finding(
+        "N219",
+        f"the lines of `{context.citation.text}` have changed since the lock was written",
+        expected=f"lines with SHA-256 {locked.sha256[:12]}…",
+        found=f"`{locked.symbol}` is {listed}" if now else "no such lines in the working tree",
+        help=f"read this sentence again: “{context.sentence}”; {cite}then run `shardbook lock`",
+    )
 
 
 def _format_count(count: int) -> str:

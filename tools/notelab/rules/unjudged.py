@@ -7,6 +7,9 @@ from notelab.book.parsed_page import ParsedPage
 from notelab.book.settling import files_of
 from notelab.book.workbook import Workbook
 from notelab.finding import Finding
+from notelab.page.note import FileLink
+from notelab.page.permalink import is_commit
+from notelab.sources.answers import WORKTREE
 
 STRICT = "N230"  # a finding under `--strict`, only counted otherwise
 
@@ -28,6 +31,13 @@ def findings(book: Workbook, view: ParsedPage) -> Iterator[Finding]:
                     if file.suggestions
                     else "",
                 )
+        if source := _find_own_without(book, link):
+            yield view.finding(
+                "N232",
+                link.span,
+                f"the link is to `{link.path}`, which its commit doesn't have",
+                expected=f"a file of `{source}` at {link.commit[:12]}",
+            )
     for mention in view.note.mentions:
         if book.settling.knows(mention.path):
             yield view.finding(
@@ -36,3 +46,14 @@ def findings(book: Workbook, view: ParsedPage) -> Iterator[Finding]:
                 f"“{mention.text[:80]}” looks like a citation but is not judged",
                 expected="a citation such as `path:L4-L6`, or text without a line number",
             )
+
+
+def _find_own_without(book: Workbook, link: FileLink) -> str:
+    """Return the source whose repository is the lab's if its clone knows that a file is absent."""
+    names = [name for name in book.resolver.of_repository(link) if book.lab.sources[name].path]
+    if not names or book.pins[names[0]].commit != WORKTREE or not is_commit(link.commit):
+        return ""
+    git = book.evidence.library.clone(book.evidence.source(names[0]))
+    if git is None or git.run("cat-file", "-e", f"{link.commit}^{{commit}}").status:
+        return ""
+    return names[0] if git.run("cat-file", "-e", f"{link.commit}:{link.path}").status else ""

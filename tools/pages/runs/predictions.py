@@ -49,8 +49,12 @@ def render() -> Iterator[tuple[Path, str]]:
         yield path, fill_blocks(path, {
             "predictions: publications": _publications(scores, words),
             "predictions: sources": _sources(scores, words),
-            "predictions: own runs": _own_runs(scores, words),
+            "predictions: own runs": _own_runs(
+                scores.by_own_runs, learn.load().interval, words),
             "predictions: regret": _regret(scores, words),
+            "predictions: experts": _experts(scores, words),
+            "predictions: own runs of experts": _own_runs(
+                scores.experts_by_own_runs, learn.load().experts, words),
             "predictions: factors": _factors(words),
         })  # fmt: skip
         path = in_language(THEORY, language)
@@ -89,10 +93,16 @@ def _sources(scores: Scores, words: dict[str, Any]) -> str:
     return table(words["sources"], "<<>>>>", rows)
 
 
-def _own_runs(scores: Scores, words: dict[str, Any]) -> str:
-    width = learn.load().interval
+def _experts(scores: Scores, words: dict[str, Any]) -> str:
+    where = [runs.sources()[run.source] for run in runs.timed(experts=True)]
+    url = {source["publication"]: source["url"] for source in where}
+    rows = [[f"[{score.name}]({url[score.name]})", *_cells(score)] for score in scores.experts]
+    return table(words["publications"], "<>>>>", rows)
+
+
+def _own_runs(scores: dict[int, Score], width: dict[int, float], words: dict[str, Any]) -> str:
     rows = [[str(count), *_cells(score)[1:], f"× {math.exp(width[count]):.2f}"]
-            for count, score in scores.by_own_runs.items()]  # fmt: skip
+            for count, score in scores.items()]  # fmt: skip
     return table(words["own"], ">>>>>", rows)
 
 

@@ -68,8 +68,8 @@
 
   function bytes(term, at) {
     const letters = {
-      s: at.sequence / at.context, b: at.micro_batch, h: at.hidden, a: at.heads, q: at.query, g: at.key,
-      f: at.ffn, v: at.words, k: at.top_k, e: at.experts, x: at.shared_ffn, y: at.expert_ffn,
+      S: at.sequence, s: at.sequence / at.context, b: at.micro_batch, h: at.hidden, a: at.heads, q: at.query,
+      g: at.key, f: at.ffn, v: at.words, k: at.top_k, e: at.experts, x: at.shared_ffn, y: at.expert_ffn,
     };
     const cut = {
       always: at.tensor, sequence: at.shared, never: 1, expert: at.shared,
