@@ -168,8 +168,8 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
         "likely": answer.likely, "low": answer.low, "high": answer.high, "own_runs": len(own_runs),
         "worst_stage": memory.worst(stages), "ranks": plan.ranks, "data": plan.data,
         "stages": [
-            {"layers": sum(map(len, chunks)), "bytes": held}
-            for chunks, held in zip(layers_of_stages(model, plan), stages, strict=True)
+            {"layers": sum(map(len, chunks)), "bytes": counted}
+            for chunks, counted in zip(layers_of_stages(model, plan), stages, strict=True)
         ],
         "next": [compare(changed) for changed in change(model, plan)],
         "nearest": [compare(changed) for changed in layouts],
@@ -186,24 +186,26 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
 def _read(named: dict[str, Any]) -> tuple[Model, Plan]:
     of_model = (*OF_MODEL, "gated", "tied", "norm", "bias", "dropout")
     model = model_from(named["config"], named["ignore"], {name: named[name] for name in of_model})
-    asked: dict[str, Any] = dict(PROGRAMS[named["program"]])
+    settings: dict[str, Any] = dict(PROGRAMS[named["program"]])
     of_plan = (*OF_PLAN, "sequence_parallel", "recompute", "attention", "sequence", "global_batch")
-    asked |= {name: named[name] for name in of_plan if named[name] is not None}
+    settings |= {name: named[name] for name in of_plan if named[name] is not None}
     if layers := named["layers_of_stages"]:
         refuse((not all(part.strip().isdigit() for part in layers.split(",")),
                 f"--layers-of-stages {layers!r}: write whole numbers, as 10,12,10"))  # fmt: skip
-        asked["layers"] = tuple(int(part) for part in layers.split(","))
+        settings["layers"] = tuple(int(part) for part in layers.split(","))
     axes = ("tensor", "stages", "context")
     product, ranks = 1, named["ranks"]
     for axis in axes:
-        refuse((asked.get(axis, 1) < 1, f"--{axis} {asked.get(axis)}: choose a number from 1"))
-        product *= asked.get(axis, 1)
+        refuse(
+            (settings.get(axis, 1) < 1, f"--{axis} {settings.get(axis)}: choose a number from 1")
+        )
+        product *= settings.get(axis, 1)
     refuse((ranks < 1 or ranks % product,
             f"tensor × stages × context = {product} does not divide {ranks} ranks"))  # fmt: skip
-    asked["data"] = ranks // product
-    share = asked["data"] * asked.get("micro_batch", 1)
-    asked.setdefault("global_batch", max(1, share * asked.get("stages", 1)))
-    plan = Plan(**asked)
+    settings["data"] = ranks // product
+    share = settings["data"] * settings.get("micro_batch", 1)
+    settings.setdefault("global_batch", max(1, share * settings.get("stages", 1)))
+    plan = Plan(**settings)
     check(model, plan)
     return model, plan
 

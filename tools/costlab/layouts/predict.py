@@ -63,7 +63,7 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
                                 learn.slopes(work, logs))  # fmt: skip
         seconds = seconds * np.exp(-correction)
     count = max(k for k in fitted.interval if k <= len(measured_runs))
-    shown = []
+    predictions = []
     for index, run in enumerate(wanted):
         interval = fitted.experts if run.experts else fitted.interval
         took, factor = float(seconds[index]), float(np.exp(interval[count]))
@@ -71,14 +71,14 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
         total = sum(share.values())
         tokens = run.global_batch * run.sequence / took / run.ranks
         rate = CARDS[run.card].flops[min(16, BITS[run.dtype])] * 1e12
-        shown.append(Prediction(
+        predictions.append(Prediction(
             {name: getattr(run, name) for name in ("card", "ranks", "stack", *LAYOUT)},
             took, took / factor, took * factor, len(measured_runs),
             max(share, key=share.__getitem__),
             {name: took * part / total for name, part in share.items()}, tokens,
             tokens * flops_per_token(run) / rate,
         ))  # fmt: skip
-    return shown
+    return predictions
 
 
 def flops_per_token(run: Run) -> float:
