@@ -13,7 +13,7 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.model import refuse
-from costlab.layouts.model_config import model_from, number_options
+from costlab.layouts.model_config import model_from, model_options, number_options
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
@@ -154,18 +154,13 @@ def estimate_gb(run: Run) -> float:
 @click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
 @click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="A model's config.json; options go before it.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
+@model_options
 @number_options(FACTS["options"])
-@click.option("--gated/--plain", default=None, help="The feed-forward layer has a gate.")
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
 @click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")
 @click.option("--measured", multiple=True, metavar="NAME=VALUE,…,seconds=S",
               help="An own run; may be repeated.")  # fmt: skip
 @click.option("--search", is_flag=True, help="Rank the layouts that fit, best first.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
-              show_default=True)  # fmt: skip
 def command(
     config: Path | None,
     ignore: tuple[str, ...],
