@@ -52,9 +52,9 @@ def test_no_published_run_out_of_memory_fits_and_none_that_ran_does_not(
     published: list[Any], source: str, least: float
 ) -> None:
     verdicts: dict[bool, list[str]] = {True: [], False: []}
-    for run, held, _ in published:
+    for run, rank, _ in published:
         if run.source == source:
-            verdict = estimate(held).verdict(usable_bytes(run.card))
+            verdict = estimate(rank).verdict(usable_bytes(run.card))
             verdicts[run.outcome == "oom"].append(verdict)
     out, ran = verdicts[True], verdicts[False]
     assert len(out) >= 6
@@ -69,8 +69,8 @@ def errors(rows: list[Any], count: int) -> float:
         order = draw.permutation(len(rows))
         own = [rows[index][1:] for index in order[:count]]
         for index in order[count:]:
-            _, held, measured = rows[index]
-            missed.append(abs(estimate(held, own).likely / measured - 1))
+            _, rank, measured = rows[index]
+            missed.append(abs(estimate(rank, own).likely / measured - 1))
     return float(np.mean(missed))
 
 
@@ -95,20 +95,20 @@ def test_the_bench_page_says_what_was_chosen_after_the_rows_were_read(
     draw, missed = np.random.default_rng(0), []
     for _ in range(400):
         own = [others[index][1:] for index in draw.permutation(len(others))[:4]]
-        missed += [abs(estimate(held, own).likely / measured - 1) for _, held, measured in several]
+        missed += [abs(estimate(rank, own).likely / measured - 1) for _, rank, measured in several]
     text = (ROOT / "docs/reference" / page).read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
     assert len(several) == 2
     assert f"{100 * np.mean(missed):.1f} %" in text
     monkeypatch.setattr(memory, "larger_of", lambda loss, made, _: (loss, made))
     summed = [
-        abs(estimate(held).likely / measured - 1)
-        for run, held, measured in published_ranks()
+        abs(estimate(rank).likely / measured - 1)
+        for run, rank, measured in published_ranks()
         if run.source == "torchtitan" and measured
     ]
     assert f"{100 * np.mean(summed):.1f} %" in text
     monkeypatch.undo()
     ranks = [(run.card, worst_rank(*plan_of(run))) for run in runs.unseen()]
-    verdicts = [estimate(held).verdict(usable_bytes(card)) for card, held in ranks]
+    verdicts = [estimate(rank).verdict(usable_bytes(card)) for card, rank in ranks]
     sentence = r"(\d+) (?:rows|filas) (?:of|de) \[DGX Cloud\].*? (\d) (?:are|reciben)"
     words = re.search(sentence, " ".join(text.split()))
     assert words and words.groups() == (str(len(verdicts)), str(verdicts.count("does not fit")))

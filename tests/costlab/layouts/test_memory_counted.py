@@ -177,14 +177,14 @@ def test_a_rank_saves_the_activations_of_megatrons_model(
         tokens, places = torch.randint(0, V, (B, S)), torch.arange(S).expand(B, S)
         mask = megatron_gpt.causal_mask(S)
         saved = saved_bytes(module, lambda: module(tokens, places, mask, labels=tokens))
-    others = LABELS + S * 8 + S * S + ROWS  # positions, the mask, which targets are this rank's
-    others += ROWS if tensor > 1 else 0  # and which words are
+    extra = LABELS + S * 8 + S * S + ROWS  # positions, the mask, which targets are this rank's
+    extra += ROWS if tensor > 1 else 0  # and which words are
     if family == "gated, grouped":  # glu_linear_offset copies what the gate multiplies
-        others += L * ROWS * 48 * 4 // tensor
+        extra += L * ROWS * 48 * 4 // tensor
     if family == "experts":  # places: k numbers, a probability and a row each, and two masks
-        others += L * ROWS * (2 * 8 + 2 * 4 + 4 + 2 * 8 + 2 * 4)
+        extra += L * ROWS * (2 * 8 + 2 * 4 + 4 + 2 * 8 + 2 * 4)
     cut = plan(tensor=tensor, attention="unfused")
-    assert saved == expected_saved(model(**sizes), cut) + others
+    assert saved == expected_saved(model(**sizes), cut) + extra
 
 
 TRANSFORMERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -218,13 +218,13 @@ def test_one_rank_holds_and_saves_what_transformers_does(family: str, attention:
     module = getattr(transformers, name)(config).train()
     tokens = torch.randint(0, V, (B, S))
     saved = saved_bytes(module, lambda: module(input_ids=tokens, labels=tokens, use_cache=False))
-    others = LABELS + 4  # the loss's weight
-    others += S * 8 if family == "GPT2" else RMS_ROWS + 2 * S * (H // A) * 4  # rope's two tables
+    extra = LABELS + 4  # the loss's weight
+    extra += S * 8 if family == "GPT2" else RMS_ROWS + 2 * S * (H // A) * 4  # rope's two tables
     if family == "Mixtral":  # it weighs the experts' rows after fc2: keeps them, not those before
         k, rows = 2, 2 * ROWS
-        others += L * (rows * H * 4 - rows * 48 * 4 + 16)
-        others += L * ROWS * (k * 8 + 4 + k * 4 + 3 * k * 8 + k * 4)
+        extra += L * (rows * H * 4 - rows * 48 * 4 + 16)
+        extra += L * ROWS * (k * 8 + 4 + k * 4 + 3 * k * 8 + k * 4)
     one = model(**sizes)
     cut = plan(attention="fused" if attention == "sdpa" else "unfused")
     assert count(module) == sum(memory.parameters(one, cut, 0))
-    assert saved == expected_saved(one, cut) + others
+    assert saved == expected_saved(one, cut) + extra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
+from math import prod
 from typing import Any
 
 import click
@@ -20,7 +20,7 @@ from costlab.layouts.model import (
     layers_of_stages,
     refuse,
 )
-from costlab.layouts.model_config import FACTS, model_from, number_options
+from costlab.layouts.model_config import FACTS, model_from, model_options, number_options
 from costlab.layouts.runs import CARDS
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
 
@@ -114,11 +114,8 @@ def parse_measured(text: str, named: dict[str, Any]) -> tuple[Mapping[str, float
 @click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
 @click.option("--program", required=True, type=click.Choice(list(PROGRAMS)),
               help="What trains: it decides the bytes of a parameter.")  # fmt: skip
-@click.option("--config", type=click.Path(path_type=Path, exists=True),
-              help="A model's config.json; options go before it.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
+@model_options
 @number_options(FACTS["of-model"])
-@click.option("--gated/--plain", default=None, help="The feed-forward network has a gate.")
 @click.option("--tied/--untied", default=None, help="The head uses the embedding's weight.")
 @click.option("--norm", help="layer or rms.")
 @click.option("--bias/--no-bias", default=None, help="Linears have one.")
@@ -135,8 +132,6 @@ def parse_measured(text: str, named: dict[str, Any]) -> tuple[Mapping[str, float
 @click.option("--measured", multiple=True, metavar="GIB",
               help="GiB that this plan, or NAME=VALUE,…,gib=GIB, had on its fullest card; "
               "may be repeated.")  # fmt: skip
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
-              show_default=True)  # fmt: skip
 def command(card: str, measured: tuple[str, ...], output_format: str, **named: Any) -> int:
     """Say whether a layout fits in a card's memory.
 
@@ -168,8 +163,8 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
         "likely": answer.likely, "low": answer.low, "high": answer.high, "own_runs": len(own_runs),
         "worst_stage": memory.worst(stages), "ranks": plan.ranks, "data": plan.data,
         "stages": [
-            {"layers": sum(map(len, chunks)), "bytes": held}
-            for chunks, held in zip(layers_of_stages(model, plan), stages, strict=True)
+            {"layers": sum(map(len, chunks)), "bytes": counted}
+            for chunks, counted in zip(layers_of_stages(model, plan), stages, strict=True)
         ],
         "next": [compare(changed) for changed in change(model, plan)],
         "nearest": [compare(changed) for changed in layouts],
@@ -186,24 +181,22 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
 def _read(named: dict[str, Any]) -> tuple[Model, Plan]:
     of_model = (*OF_MODEL, "gated", "tied", "norm", "bias", "dropout")
     model = model_from(named["config"], named["ignore"], {name: named[name] for name in of_model})
-    asked: dict[str, Any] = dict(PROGRAMS[named["program"]])
+    settings: dict[str, Any] = dict(PROGRAMS[named["program"]])
     of_plan = (*OF_PLAN, "sequence_parallel", "recompute", "attention", "sequence", "global_batch")
-    asked |= {name: named[name] for name in of_plan if named[name] is not None}
+    settings |= {name: named[name] for name in of_plan if named[name] is not None}
     if layers := named["layers_of_stages"]:
         refuse((not all(part.strip().isdigit() for part in layers.split(",")),
                 f"--layers-of-stages {layers!r}: write whole numbers, as 10,12,10"))  # fmt: skip
-        asked["layers"] = tuple(int(part) for part in layers.split(","))
-    axes = ("tensor", "stages", "context")
-    product, ranks = 1, named["ranks"]
-    for axis in axes:
-        refuse((asked.get(axis, 1) < 1, f"--{axis} {asked.get(axis)}: choose a number from 1"))
-        product *= asked.get(axis, 1)
+        settings["layers"] = tuple(int(part) for part in layers.split(","))
+    axes = {axis: settings.get(axis, 1) for axis in ("tensor", "stages", "context")}
+    product, ranks = prod(axes.values()), named["ranks"]
+    refuse(*((size < 1, f"--{axis} {size}: choose a number from 1") for axis, size in axes.items()))
     refuse((ranks < 1 or ranks % product,
             f"tensor × stages × context = {product} does not divide {ranks} ranks"))  # fmt: skip
-    asked["data"] = ranks // product
-    share = asked["data"] * asked.get("micro_batch", 1)
-    asked.setdefault("global_batch", max(1, share * asked.get("stages", 1)))
-    plan = Plan(**asked)
+    settings["data"] = ranks // product
+    share = settings["data"] * settings.get("micro_batch", 1)
+    settings.setdefault("global_batch", max(1, share * settings.get("stages", 1)))
+    plan = Plan(**settings)
     check(model, plan)
     return model, plan
 

@@ -261,7 +261,7 @@ def score() -> tuple[Fitted, Scores]:
     experts.source = np.array([f"{run.source} {run.card}" for run in experts.runs])
     interval, by_own_runs = _after_own_runs(rows)
     interval_of_experts, experts_by_own_runs = _after_own_runs(experts)
-    held = np.abs(experts.missed) <= interval_of_experts[0]
+    covered = np.abs(experts.missed) <= interval_of_experts[0]
     return (
         Fitted(dict(zip(NAMES, np.round(fits[""], 4).tolist(), strict=True)), interval,
                interval_of_experts, len(rows.runs), len(limit)),
@@ -269,7 +269,7 @@ def score() -> tuple[Fitted, Scores]:
                score_errors("", rows.missed, float(np.mean(inside))),
                _tables(rows.source, rows.missed, inside), by_own_runs,
                [Regret(name, *regret(rows, name)) for name in SWEPT],
-               _tables(experts.publication, experts.missed, held), experts_by_own_runs),
+               _tables(experts.publication, experts.missed, covered), experts_by_own_runs),
     )  # fmt: skip
 
 

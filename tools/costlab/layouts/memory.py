@@ -113,31 +113,31 @@ def _gathered_bytes(model: Model, plan: Plan, stage: int) -> tuple[float, float]
 
 
 def _fsdp_buffers(
-    model: Model, plan: Plan, stage: int, *, loss: float, made: float, logits: float
+    model: Model, plan: Plan, stage: int, *, loss: float, repeated: float, logits: float
 ) -> tuple[float, float, float]:
     """Return what FSDP's loss and backward need in addition, and what it sends or receives."""
     output = logits * plan.activation / plan.logits
     gathered, backward = _gathered_bytes(model, plan, stage)
     # torch's loss over tensor ranks has one more copy than its eager loss.
     loss += gathered + logits * (plan.tensor > 1 < plan.loss_copies)
-    made += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
+    repeated += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
     if plan.context > 1:  # torch gathers the keys and values of all context ranks
-        made += plan.context * term_bytes(REPEATED, model, plan)
+        repeated += plan.context * term_bytes(REPEATED, model, plan)
     sent = 0.0
     if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
         message = term_bytes(CHECKPOINT, model, plan)
         sent = message * (plan.micro_batches + live_pieces(plan, stage))
         sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
-    return (*larger_of(loss, made, logits), sent)
+    return (*larger_of(loss, repeated, logits), sent)
 
 
-def larger_of(loss: float, made: float, logits: float) -> tuple[float, float]:
+def larger_of(loss: float, repeated: float, logits: float) -> tuple[float, float]:
     """Return the larger buffer of FSDP's loss and of the layer that runs again after it.
 
     FSDP's programs have expandable segments, so one uses what the other had; runs of others needed
     their sum. The logits are counted beside them.
     """
-    return (loss, 0.0) if loss > made - logits else (0.0, made - logits)
+    return (loss, 0.0) if loss > repeated - logits else (0.0, repeated - logits)
 
 
 def _state_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
@@ -163,16 +163,16 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
 
     layers = [layer for chunk in layers_of_stages(model, plan)[stage] for layer in chunk]
     live, first = live_pieces(plan, stage), min(plan.micro_batches, 2 * plan.stages)
-    made, never = 0.0, plan.changed(recompute="none")
+    repeated, never = 0.0, plan.changed(recompute="none")
     recomputed = plan.recompute_layers or len(layers)
     alike = Counter(
         (place < recomputed, model.has_experts(layer)) for place, layer in enumerate(layers)
     )
     for (again, has_experts), number in alike.items():
-        kept, made_again = kept_terms(model, plan if again else never, has_experts)
-        for term in kept:
+        saved, again_terms = kept_terms(model, plan if again else never, has_experts)
+        for term in saved:
             add("activations", term, live * number)
-        made = max(made, sum(term_bytes(term, model, plan) for term in made_again))
+        repeated = max(repeated, sum(term_bytes(term, model, plan) for term in again_terms))
     if stage == 0:
         for term in (TOKENS, *[FIRST] * model.dropout):
             add("activations", term, live if plan.chunks == 1 else first)
@@ -191,18 +191,20 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
     # An output and a gradient are sent or received.
     sent = 2 * term_bytes(CHECKPOINT, model, plan) * (plan.stages > 1)
     if plan.zero == 3:
-        loss, made, sent = _fsdp_buffers(model, plan, stage, loss=loss, made=made, logits=logits)
-    lines["buffers", "of-loss"], lines["buffers", "of-backward"] = loss, made
+        loss, repeated, sent = _fsdp_buffers(
+            model, plan, stage, loss=loss, repeated=repeated, logits=logits
+        )
+    lines["buffers", "of-loss"], lines["buffers", "of-backward"] = loss, repeated
     lines["buffers", "sent"] = sent
     return lines
 
 
 def rank_bytes(model: Model, plan: Plan, stage: int) -> dict[str, float]:
     """Return the bytes that a rank of a stage holds, by kind."""
-    held = dict.fromkeys(KINDS, 0.0)
+    totals = dict.fromkeys(KINDS, 0.0)
     for (kind, _), count in rank_lines(model, plan, stage).items():
-        held[kind] += count
-    return held
+        totals[kind] += count
+    return totals
 
 
 def all_ranks(model: Model, plan: Plan) -> list[dict[str, float]]:

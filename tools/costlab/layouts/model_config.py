@@ -102,3 +102,18 @@ def number_options(
         return command
 
     return add
+
+
+def model_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options by which both commands read a model, and write their answer."""
+    for add in (
+        click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
+                     show_default=True),
+        click.option("--gated/--plain", default=None, help="The feed-forward network has a gate."),
+        click.option("--ignore", multiple=True, metavar="KEY",
+                     help="An unknown key of config.json."),
+        click.option("--config", type=click.Path(path_type=Path, exists=True),
+                     help="A model's config.json; options go before it."),
+    ):  # fmt: skip
+        command = add(command)
+    return command

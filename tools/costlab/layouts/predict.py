@@ -13,7 +13,7 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.model import refuse
-from costlab.layouts.model_config import model_from, number_options
+from costlab.layouts.model_config import model_from, model_options, number_options
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
@@ -63,7 +63,7 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
                                 learn.slopes(work, logs))  # fmt: skip
         seconds = seconds * np.exp(-correction)
     count = max(k for k in fitted.interval if k <= len(measured_runs))
-    shown = []
+    predictions = []
     for index, run in enumerate(wanted):
         interval = fitted.experts if run.experts else fitted.interval
         took, factor = float(seconds[index]), float(np.exp(interval[count]))
@@ -71,14 +71,14 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
         total = sum(share.values())
         tokens = run.global_batch * run.sequence / took / run.ranks
         rate = CARDS[run.card].flops[min(16, BITS[run.dtype])] * 1e12
-        shown.append(Prediction(
+        predictions.append(Prediction(
             {name: getattr(run, name) for name in ("card", "ranks", "stack", *LAYOUT)},
             took, took / factor, took * factor, len(measured_runs),
             max(share, key=share.__getitem__),
             {name: took * part / total for name, part in share.items()}, tokens,
             tokens * flops_per_token(run) / rate,
         ))  # fmt: skip
-    return shown
+    return predictions
 
 
 def flops_per_token(run: Run) -> float:
@@ -154,18 +154,13 @@ def estimate_gb(run: Run) -> float:
 @click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
 @click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="A model's config.json; options go before it.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
+@model_options
 @number_options(FACTS["options"])
-@click.option("--gated/--plain", default=None, help="The feed-forward layer has a gate.")
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
 @click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")
 @click.option("--measured", multiple=True, metavar="NAME=VALUE,…,seconds=S",
               help="An own run; may be repeated.")  # fmt: skip
 @click.option("--search", is_flag=True, help="Rank the layouts that fit, best first.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
-              show_default=True)  # fmt: skip
 def command(
     config: Path | None,
     ignore: tuple[str, ...],

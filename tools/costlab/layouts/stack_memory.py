@@ -112,20 +112,20 @@ class Estimate:
 
 
 def estimate(
-    held: Mapping[str, float], own: Sequence[tuple[Mapping[str, float], float]] = ()
+    rank: Mapping[str, float], own: Sequence[tuple[Mapping[str, float], float]] = ()
 ) -> Estimate:
     """Return what a rank needs, from what is counted and from own runs.
 
     Args:
-        held: a rank's bytes by kind.
+        rank: a rank's bytes by kind.
         own: of each own run, its worst rank's bytes by kind, and the bytes that were measured.
 
     """
-    row, counted = _split(held), sum(held.values())
+    row, counted = _split(rank), sum(rank.values())
     precision = np.diag(1 / np.array(SPREAD) ** 2)
     target = precision @ np.array(GUESS)
-    for rank, measured in own:
-        relative = _split(rank) / measured / RESIDUAL
+    for own_rank, measured in own:
+        relative = _split(own_rank) / measured / RESIDUAL
         precision = precision + np.outer(relative, relative)
         target = target + relative / RESIDUAL
     likely = float(row @ np.linalg.solve(precision, target))
@@ -136,9 +136,9 @@ def estimate(
     return Estimate(counted, likely, likely - half, likely + half)
 
 
-def _split(held: Mapping[str, float]) -> NDArray[np.float64]:
-    state = sum(held[kind] for kind in STATE)
-    return np.array([1.0, state, sum(held.values()) - state])
+def _split(rank: Mapping[str, float]) -> NDArray[np.float64]:
+    state = sum(rank[kind] for kind in STATE)
+    return np.array([1.0, state, sum(rank.values()) - state])
 
 
 def worst_rank(model: Model, plan: Plan) -> dict[str, float]:
@@ -159,8 +159,8 @@ def published_ranks() -> list[tuple[Run, dict[str, float], float]]:
         if run.experts or not (run.gb or run.source in JUDGED):
             continue
         try:
-            held = worst_rank(*plan_of(run))
+            rank = worst_rank(*plan_of(run))
         except LayoutError:
             continue
-        rows.append((run, held, run.gb * UNITS.get(run.source, GIB)))
+        rows.append((run, rank, run.gb * UNITS.get(run.source, GIB)))
     return rows

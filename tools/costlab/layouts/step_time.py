@@ -75,7 +75,7 @@ def count(run: Run, card: Card | None = None) -> dict[str, Any]:
         return 6 * elements * (copies - 1) / copies / between
 
     attention_weights, network_weights = weights[:2].sum(), weights[2:].sum()
-    held = ((run.layers / p * attention_weights + vocabulary * hidden, copies, t),
+    parameters = ((run.layers / p * attention_weights + vocabulary * hidden, copies, t),
             (run.layers / p * network_weights, copies_of_network, near))  # fmt: skip
     gathered = exchange(attention_weights, copies, t)
     gathered += exchange(network_weights, copies_of_network, near)
@@ -106,8 +106,8 @@ def count(run: Run, card: Card | None = None) -> dict[str, Any]:
         "head operands": 6 * (3 * tokens * vocabulary + vocabulary * hidden) / memory,
         "sent": 4 * tokens * hidden / (t if stack.scatter else 1) / network * (p > 1) * run.chunks,
         # Of a step:
-        "exchanged": sum(exchange(*part) for part in held) if run.zero < 3 or p > 1 else 0,
-        "optimizer": sum(30 * size / (shares if run.zero else 1) for size, shares, _ in held)
+        "exchanged": sum(exchange(*part) for part in parameters) if run.zero < 3 or p > 1 else 0,
+        "optimizer": sum(30 * size / (shares if run.zero else 1) for size, shares, _ in parameters)
         / memory,
         "micro-batches": run.micro_batches,
         "stages": p,

@@ -121,10 +121,10 @@ def kept_terms(model: Model, plan: Plan, has_experts: bool) -> tuple[list[Term],
         layer = [REPEATED if term.key == "key-value" else term for term in layer]
         core = [*(CORE if model.dropout else SCORES)]
     if again in ("full", "alternate"):
-        kept = [CHECKPOINT] if again == "full" else [*ALTERNATE, *FUSED]
+        saved = [CHECKPOINT] if again == "full" else [*ALTERNATE, *FUSED]
         if plan.compiled:
-            kept = [term for term in kept if term.key != "fc2-output"]
-        return kept, [*layer, *core]
+            saved = [term for term in saved if term.key != "fc2-output"]
+        return saved, [*layer, *core]
     if again == "selective" and plan.attention == "unfused":
         return layer, core
     return [*layer, *core], []
