@@ -86,8 +86,8 @@ class LockJudge:
                 help=fix if len(moved) == 1 else "cite the lines that you mean",
             )
         symbols = file.outline.symbols if file.outline else []
-        places = [(s.top, s.last) for s in symbols if s.name == locked.symbol]
-        now = [format_citation(file.path, *place) for place in places]
+        named = [symbol for symbol in symbols if symbol.name == locked.symbol]
+        now = [format_citation(file.path, symbol.top, symbol.last) for symbol in named]
         return _report_changed(context, locked, now)
 
     def _report_lost_symbol(
