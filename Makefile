@@ -10,6 +10,8 @@ KATEX ?= 0.19
 TORCH ?= torch==2.13.0
 # A clone's commands run its own code, also where PYTHONPATH names another clone's tools.
 unexport PYTHONPATH
+# Bytecode is cached. Otherwise every process that a test starts compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # What `make serve` builds: English, or with `ONLY=` both languages, which takes twice as long.
 ONLY ?= en
 

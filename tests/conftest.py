@@ -1,5 +1,6 @@
 """Hooks and fixtures that all tests share: refused skips, and pools of workers."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from hypothesis import settings
 
 from tests.shardlab.pool import Pool
 from tests.thinning import leave_combinations_to_ci
+
+gc.disable()  # until all is collected, of which nothing is garbage
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +36,11 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_combinations_to_ci(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 COUNTED = tuple(

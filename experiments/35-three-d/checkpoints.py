@@ -2,19 +2,15 @@
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from settings import Refused, Settings
-from torch import nn
-from torch.optim import Optimizer
 
 from shardlab.comm import World
-from shardlab.grid.grid import Grid
 
 
 def folder_to_load(settings: Settings, world: World) -> str | None:
@@ -30,36 +26,8 @@ def folder_to_load(settings: Settings, world: World) -> str | None:
     return settings.save if world.whole.broadcast(present.to(world.device)).item() else None
 
 
-def load(
-    folder: str, modules: Sequence[nn.Module], optimizer: Optimizer, grid: Grid
-) -> Mapping[str, Any]:
-    """Load a checkpoint of any grid; return the record that it was saved with.
-
-    Raises:
-        Refused: it doesn't fit the model, or is damaged.
-    """
-    with _refusals() as checkpoint:
-        record: Mapping[str, Any] = checkpoint.load(
-            folder, model=modules, optimizer=optimizer, grid=grid
-        )
-    return record
-
-
-def save(
-    folder: str, modules: Sequence[nn.Module], optimizer: Optimizer, grid: Grid,
-    record: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Write a checkpoint; every rank calls this.
-
-    Raises:
-        Refused: it can't be written.
-    """
-    with _refusals() as checkpoint:
-        checkpoint.save(folder, model=modules, optimizer=optimizer, grid=grid, record=record)
-
-
 @contextmanager
-def _refusals() -> Iterator[ModuleType]:
+def refusals() -> Iterator[ModuleType]:
     """Yield shardlab's checkpoints, imported when first used; their errors end the run in a line.
 
     Raises:

@@ -80,23 +80,11 @@ class Grammar:
 
 
 def _after(successor: Tensor, words: Tensor, steps: Tensor) -> Tensor:
-    """Return who comes so many steps after each of the words: no loop over a sentence."""
-    cycles: list[list[int]] = []
-    remaining = set(range(len(successor)))
-    while remaining:
-        word, cycle = min(remaining), []
-        while word in remaining:
-            remaining.remove(word)
-            cycle.append(word)
-            word = int(successor[word])
-        cycles.append(cycle)
-    laid = [word for cycle in cycles for word in cycle]
-    place, begin, size = (torch.empty_like(successor) for _ in range(3))
-    for cycle in cycles:
-        begin[cycle], size[cycle] = laid.index(cycle[0]), len(cycle)
-    place[laid] = torch.arange(len(laid))
-    at = (place[words] - begin[words] + steps) % size[words]
-    return torch.tensor(laid)[begin[words] + at]
+    """Return who comes so many steps after each of the words."""
+    after = [torch.arange(len(successor))]  # each word after 0, 1, 2 … steps
+    for _ in range(int(steps.max())):
+        after.append(successor[after[-1]])
+    return torch.stack(after)[steps, words]
 
 
 class Drawn:

@@ -191,7 +191,10 @@ class Trainer:
 
     def load(self, folder: str) -> None:
         """Go on from a checkpoint of any grid."""
-        record = checkpoints.load(folder, self.part.modules, self.optimizer, self.grid)
+        with checkpoints.refusals() as checkpoint:
+            record = checkpoint.load(
+                folder, model=self.part.modules, optimizer=self.optimizer, grid=self.grid
+            )
         self.first_step = int(record["step"])
         if "text" in record:  # checkpoints of earlier versions have none
             self.text.resume(record["text"], self.first_step)
@@ -200,7 +203,11 @@ class Trainer:
     def save(self, folder: str, step: int) -> None:
         """Write a checkpoint that says `step` comes next."""
         record = {"step": step, "text": self.text.state(step)}
-        checkpoints.save(folder, self.part.modules, self.optimizer, self.grid, record)
+        with checkpoints.refusals() as checkpoint:
+            checkpoint.save(
+                folder, model=self.part.modules, optimizer=self.optimizer, grid=self.grid,
+                record=record,
+            )  # fmt: skip
 
     # ------------------------------------------------------------------ who prints
 

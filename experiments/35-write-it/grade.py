@@ -51,14 +51,10 @@ def at_rank(rank: int, part: str, folder: str, meeting: str, pipe: Connection) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the waiting process's to answer
     from grading.rank import graded
 
-    pipe.send(
-        (
-            "ended",
-            graded(
-                rank, part, Path(folder), meeting, lambda *message: pipe.send(("sent", message))
-            ),
-        )
-    )
+    def send(*message: object) -> None:
+        pipe.send(("sent", message))
+
+    pipe.send(("ended", graded(rank, part, Path(folder), meeting, send)))
     pipe.recv()  # a rank that left would break others' collectives; so it stays until it is ended
 
 
@@ -97,10 +93,8 @@ def listen(heard: list[Heard], pipes: list[Any], ranks: list[Any]) -> bool:
                 kind, what = pipe.recv()
             except EOFError:
                 process.join()
-                kind, what = (
-                    "ended",
-                    ("died", f"its process ended, with exit code {process.exitcode}"),
-                )
+                code = process.exitcode
+                kind, what = "ended", ("died", f"its process ended, with exit code {code}")
             if kind == "sent":
                 rank.sent.append(what)
             else:

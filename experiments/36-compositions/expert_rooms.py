@@ -6,19 +6,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from moe_on_cpu import (
+from megatron_on_cpu import (
     HIDDEN,
     SEQUENCE,
     expert_config,
     experts_on_cpu,
     global_name,
     moe_layer,
+    norm_of,
     own_part,
     right_gradients,
     router_gradient,
     trained,
 )
-from norm_on_cpu import norm_of
 from room import difference, random_like, room
 from torch import nn
 

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from norm_on_cpu import norm_of
+from megatron_on_cpu import norm_of
 from room import difference, random_like, random_tokens, room
 from torch import nn
 

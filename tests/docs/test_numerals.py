@@ -5,7 +5,8 @@ command writes between marks; those in fences, code and formulas; and those of t
 (`theory/test_exercises.py`). An entry is one of these, or several with "; " between them:
 
 - an expression, which must give the numeral to its last digit: in bytes, seconds, or shares for %.
-  It may use shardlab's formulas, the names in the tables `let`, and the numerals with a NAME;
+  It may use shardlab's formulas, what `theory/account.py` counts, the names in the tables `let`,
+  and the numerals with a NAME;
 - `given: WORDS` or `given NAME: WORDS`, an assumption of an example, and so `sheet`, a data sheet;
 - `source: PATH:Lline`, a line of a wheel at the pin that has the number;
 - `test: FILE::NAME`, the test that computes it.
@@ -26,9 +27,10 @@ from pages.runs.theory_06 import SWEEP
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.collective import Call, Traffic
-from shardlab.proofs.formulas import experts, memory, seconds
+from shardlab.proofs.formulas import experts, seconds
 from shardlab.proofs.schedules.timeline import bubble, simulate
 from tests.docs.page import EXERCISE, ROOT, spanish_page
+from tests.docs.theory import account
 
 PAGES = [page for page in sorted((ROOT / "docs/theory").glob("*.md")) if ".es." not in page.name]
 LISTED = tomllib.loads(Path(__file__).with_name("numerals.toml").read_text("utf-8"))
@@ -53,8 +55,8 @@ LEFT_OUT = re.compile(
 NAMED = re.compile(r"(given|sheet|source|test)(?: (\w+))?: (.+)")
 NAMES: dict[str, Any] = {
     **{name: getattr(formulas, name) for name in formulas.__all__},
-    **{"Model": memory.Model, "Plan": memory.Plan, "RECIPES": memory.RECIPES},
-    **{"total": memory.total, "seconds": seconds.seconds, "steps": seconds.steps},
+    **{name: value for name, value in vars(account).items() if name[0] != "_"},
+    **{"seconds": seconds.seconds, "steps": seconds.steps},
     **{"Call": Call, "Traffic": Traffic, "COUNT": experts.COUNT},
     **{"count_cells": causal_work.count_cells, "dict": dict, "max": max, "sum": sum},
     **{"log2": math.log2, "ceil": math.ceil, "floor": math.floor, "__builtins__": {}},

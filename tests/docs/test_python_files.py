@@ -7,12 +7,14 @@ or that gives up on a slow machine, fails under load. A learner's exercises are 
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -35,9 +37,17 @@ ROOMS = {
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def bindings(tree: ast.AST) -> Iterator[str]:
+Nodes = list[ast.AST]
+
+
+def parse(text: str) -> Nodes:
+    """Return all nodes of a file."""
+    return [*ast.walk(ast.parse(text))]
+
+
+def bindings(nodes: Nodes) -> Iterator[str]:
     """Yield the name of each variable, parameter, function and class that is bound."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.arg):
@@ -46,26 +56,40 @@ def bindings(tree: ast.AST) -> Iterator[str]:
             yield node.name
 
 
-def share(trees: Iterable[ast.AST]) -> float:
-    """Return the percentage of bindings whose name says nothing."""
-    names = [name.strip("_") for tree in trees for name in bindings(tree)]
-    return 100 * sum(name in WORDS for name in names) / len(names)
+def share(names: Sequence[str]) -> float:
+    """Return the percentage of names that say nothing."""
+    return 100 * sum(name.strip("_") in WORDS for name in names) / len(names)
 
 
-def nameless(tree: ast.AST) -> list[str]:
+def nameless(nodes: Nodes) -> list[str]:
     """Return the functions and classes whose name is one of the words, with their lines."""
     return [
         f"line {node.lineno}: {node.name}"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, Definition) and node.name.strip("_").lower() in WORDS
     ]
 
 
+class Examined(NamedTuple):
+    """A file's bindings, its definitions without a name, and its limits of time."""
+
+    names: list[str]
+    nameless: list[str]
+    limits: list[str]
+
+
 @cache
-def parse_room(room: str) -> dict[str, ast.AST]:
-    """Return the files of a room, parsed, by path."""
+def examine_room(room: str) -> dict[str, Examined]:
+    """Return what the files of a room hold, by path."""
     paths = [path for path in Path(ROOT, room).rglob("*.py") if "results" not in path.parts]
-    return {path_of(path): ast.parse(path.read_text("utf-8")) for path in sorted(paths)}
+    examined = {}
+    gc.disable()  # a million nodes, none of them garbage: looking for it takes as long as parsing
+    for path in sorted(paths):
+        nodes = parse(path.read_text("utf-8"))
+        limits = find_short_waits(nodes) + find_timed_asserts(nodes)
+        examined[path_of(path)] = Examined([*bindings(nodes)], nameless(nodes), limits)
+    gc.enable()
+    return examined
 
 
 def path_of(path: Path) -> str:
@@ -75,10 +99,11 @@ def path_of(path: Path) -> str:
 def test_few_names_say_nothing_and_no_function_has_such_a_name() -> None:
     faults = []
     for room, most in ROOMS.items():
-        files = parse_room(room)
-        if (percent := share(files.values())) > most:
+        files = examine_room(room)
+        percent = share([name for file in files.values() for name in file.names])
+        if percent > most:
             faults.append(f"{room}: {percent:.2f} % of the names say nothing, {most} % may")
-        faults += [f"{path}, {name}" for path, tree in files.items() for name in nameless(tree)]
+        faults += [f"{path}, {name}" for path, file in files.items() for name in file.nameless]
     assert not faults, "\n".join(faults)
 
 
@@ -89,12 +114,12 @@ def test_every_room_with_python_has_its_limit() -> None:
 
 def test_a_name_that_says_nothing_is_counted_wherever_it_is_bound() -> None:
     source = "def told(found, x):\n    for one in x: pass\n    return [_other for _other in x]\n"
-    assert share([ast.parse(source)]) == pytest.approx(80.0)
+    assert share([*bindings(parse(source))]) == pytest.approx(80.0)
 
 
 def test_a_function_or_class_with_such_a_name_is_named_with_its_line() -> None:
     source = "class Held:\n    async def _kept(self): ...\n    def keep(self): ...\n"
-    assert nameless(ast.parse(source)) == ["line 1: Held", "line 2: _kept"]
+    assert nameless(parse(source)) == ["line 1: Held", "line 2: _kept"]
 
 
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "perf_counter_ns"}
@@ -102,10 +127,6 @@ NAMES = {"LIMIT", "PATIENCE", "timeout"}
 WAITS = {"wait", "join", "poll"}
 # What these wait for never comes: that the time runs out is what is tested.
 RUNS_OUT = {"launch.run", "run_broken", "World", "Watchdog"}
-
-
-def list_calls(tree: ast.AST) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 
 def list_limits(call: ast.Call) -> Iterator[float]:
@@ -118,9 +139,9 @@ def list_limits(call: ast.Call) -> Iterator[float]:
             yield value.value
 
 
-def list_named_limits(tree: ast.AST) -> Iterator[tuple[int, float]]:
+def list_named_limits(nodes: Nodes) -> Iterator[tuple[int, float]]:
     """Yield line and seconds of named limits: `PATIENCE = 60`, `def f(timeout=60)`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         pairs: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             pairs = [(node.targets[0].id, node.value)]
@@ -135,28 +156,30 @@ def list_named_limits(tree: ast.AST) -> Iterator[tuple[int, float]]:
                 yield value.lineno, seconds
 
 
-def find_short_waits(tree: ast.AST) -> list[str]:
+def find_short_waits(nodes: Nodes) -> list[str]:
     waits = [
         f"line {line}: waits {seconds} s, not tests.limits.LIMIT"
-        for line, seconds in list_named_limits(tree)
+        for line, seconds in list_named_limits(nodes)
         if seconds < LIMIT
     ]
     return waits + [
         f"line {call.lineno}: {ast.unparse(call.func)} waits {seconds} s, not tests.limits.LIMIT"
-        for call in list_calls(tree)
+        for call in nodes
+        if isinstance(call, ast.Call)
         for seconds in list_limits(call)
         if seconds < LIMIT and ast.unparse(call.func) not in RUNS_OUT
     ]
 
 
-def find_timed_asserts(tree: ast.AST) -> list[str]:
+def find_timed_asserts(nodes: Nodes) -> list[str]:
     """Return the assertions that read a clock."""
     return [
         f"line {node.lineno}: {ast.unparse(node.test)}"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assert)
-        for call in list_calls(node)
-        if isinstance(call.func, ast.Attribute)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
         and call.func.attr in CLOCKS
         and ast.unparse(call.func.value) == "time"
     ]
@@ -164,33 +187,27 @@ def find_timed_asserts(tree: ast.AST) -> list[str]:
 
 def test_no_test_gives_up_early_or_asserts_a_time() -> None:
     files = {
-        path: tree
+        path: file
         for room in ROOMS
         if room.startswith("tests/")
-        for path, tree in parse_room(room).items()
+        for path, file in examine_room(room).items()
         if "/benchmark/" not in path and path != path_of(Path(__file__))
     }
     assert len(files) > 200
-    faults = [
-        f"{path}, {fault}"
-        for path, tree in files.items()
-        for fault in find_short_waits(tree) + find_timed_asserts(tree)
-    ]
+    faults = [f"{path}, {fault}" for path, file in files.items() for fault in file.limits]
     assert not faults, "\n".join(faults)
 
 
 def test_what_gives_up_early_and_what_asserts_a_time_are_found() -> None:
     calls = "subprocess.run(x, timeout=60)\np.wait(5)\nq.join(LIMIT)\nlaunch.run(timeout=4)"
-    waits = find_short_waits(ast.parse(calls))
-    waits += find_short_waits(
-        ast.parse("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600")
-    )
+    waits = find_short_waits(parse(calls))
+    waits += find_short_waits(parse("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600"))
     assert [wait.partition(",")[0] for wait in waits] == [
         "line 1: subprocess.run waits 60 s", "line 2: p.wait waits 5 s",
         "line 1: waits 60 s", "line 2: waits 5 s",
     ]  # fmt: skip
     clock = "assert time.monotonic() - began < 20\nassert pool.run(2)"
-    assert find_timed_asserts(ast.parse(clock)) == ["line 1: time.monotonic() - began < 20"]
+    assert find_timed_asserts(parse(clock)) == ["line 1: time.monotonic() - began < 20"]
 
 
 def test_a_whole_test_may_take_longer_than_any_of_its_steps() -> None:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +17,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
+from tests.notelab.forked import run_shardbook
 from tests.running import run_program
 
 
@@ -248,6 +248,4 @@ class Scratch:
         environment.pop("SHARDBOOK_MIRROR_UP", None)
         if mirror:
             environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)
-        return run_program(
-            [sys.executable, "-m", "notelab", *arguments], cwd=self.book, env=environment
-        )
+        return run_shardbook(*arguments, folder=self.book, environment=environment)

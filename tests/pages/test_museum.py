@@ -30,8 +30,15 @@ def test_every_thread_has_one_state_and_every_room_a_status() -> None:
         assert set(threads) == states
 
 
-def test_a_number_in_a_sentence_comes_from_the_record() -> None:
+@pytest.mark.parametrize("language", museum.WORDS)
+def test_a_number_in_a_sentence_comes_from_the_record(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Both languages get the number from the record, so neither has it written by hand.
-    assert museum.fill("{ratio:.2f} of it", {"ratio": 0.5}) == "0.50 of it"
-    with pytest.raises(KeyError):
-        museum.fill("{ratio:.2f} of it", {"size": 0.5})
+    numbers = museum.recorded()
+    numbers["averaged-norm"]["ratio"] = 7.6543
+    monkeypatch.setattr(museum, "recorded", lambda: numbers)
+    assert "7.65" in museum.page(language)
+    del numbers["averaged-norm"]["ratio"]
+    with pytest.raises(KeyError, match="ratio"):
+        museum.page(language)

@@ -6,7 +6,6 @@ workers.)
 
 from __future__ import annotations
 
-import gc
 import os
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.shardlab.background import BackgroundWork, work_of
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     pool.preload()
-gc.disable()  # until all is collected, of which nothing is garbage
 BACKGROUND = pytest.StashKey[BackgroundWork | None]()
 
 
@@ -29,11 +27,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     eight = 8 in (params.get("size"), params.get("ranks"), params.get("p"))
     if eight and not item.get_closest_marker("benchmark"):
         item.add_marker("ci")
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import gpt as megatron_gpt
-from costlab.implementations.megatron.names import OURS_TO_THEIRS, theirs_by_ours
+from costlab.implementations.megatron.gpt import OURS_TO_THEIRS, theirs_by_ours
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.config import LLAMA
@@ -133,7 +133,7 @@ def trained(case: Case, twin: Ours | MegatronTwin, grid: Grid) -> dict[str, Tens
 def in_our_order(case: Case, twin: Ours | MegatronTwin, name: str, x: Tensor) -> Tensor:
     """A parameter or its gradient; Megatron keeps a rank's gates before what they gate."""
     gated = case.llama and name.endswith("fc1.weight") and isinstance(twin, MegatronTwin)
-    return megatron_gpt.gates_in_turns(x) if gated else x
+    return torch.stack(x.chunk(2), 1).flatten(0, 1) if gated else x
 
 
 class Ours:

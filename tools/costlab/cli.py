@@ -105,9 +105,6 @@ bench.add_command(fit)
 bench.add_command(fits)
 bench.add_command(kernels)
 bench.add_command(predict)
-_FORMAT = click.option(
-    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
 _OPTIONS = [
     click.option("--profile", type=click.Choice(["quick", "full"]), default="quick",
                  show_default=True, help="quick: under five minutes on two cores."),
@@ -125,7 +122,7 @@ _OPTIONS = [
                  help="Seconds that a collective, or a silence, may take."),
     options.OUT,
     options.RESUME,
-    _FORMAT,
+    options.FORMAT,
 ]  # fmt: skip
 
 
@@ -156,7 +153,7 @@ def _measure(names: list[str], *, whole: bool, output_format: str, **settings: A
                 _report_reason(str(fault))
             return _leave(BROKE_OFF if run.faults else 0)
         if output_format == "json":
-            _write_json(run.result.bare())
+            options.write_json(run.result.bare())
         else:
             from costlab.publish import summary
 
@@ -186,21 +183,21 @@ def _leave(status: int) -> int:
 
 @bench.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@_FORMAT
+@options.FORMAT
 def claims(file: Path | None, output_format: str) -> int:
     """Judge the claims on FILE.
 
     By default on this machine's last result, or the reference.
     """
-    from costlab.judge import judging
+    from costlab.judge import lab_verdicts
 
     result = _result(file)
-    verdicts = judging.verdicts(result)
+    verdicts = lab_verdicts.verdicts(result)
     if output_format == "json":
-        _write_json(verdicts)
+        options.write_json(verdicts)
     else:
-        judging.show(verdicts)
-    differing = judging.differences_from_reference(result)
+        lab_verdicts.show(verdicts)
+    differing = lab_verdicts.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
         _report_reason(line)
@@ -234,7 +231,7 @@ def report(file: Path | None, adopt: bool) -> int:
 @bench.command()
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
-@_FORMAT
+@options.FORMAT
 def compare(first: Path, second: Path, output_format: str) -> int:
     """Put results ONE and OTHER side by side.
 
@@ -244,7 +241,7 @@ def compare(first: Path, second: Path, output_format: str) -> int:
 
     compared = side_by_side.compare(_result(first), _result(second))
     if output_format == "json":
-        _write_json(compared)
+        options.write_json(compared)
     else:
         side_by_side.show(compared, first.stem, second.stem)
     return BROKE_OFF if compared.differs else 0
@@ -257,9 +254,3 @@ def _result(file: Path | None) -> Result:
     if path is None:
         raise click.UsageError("nothing measured yet: run tools/bench, or name a FILE")
     return load(path)
-
-
-def _write_json(data: object) -> None:
-    from msgspec import json
-
-    click.echo(json.format(json.encode(data), indent=1).decode())

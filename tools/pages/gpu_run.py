@@ -5,27 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, table
+from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words, table
 
 HIDDEN, RANKS = (1024, 2048, 4096, 8192), (2, 4, 8)
-WORDS = {
-    "en": {
-        "stages": ["stage", "state", "seconds", "checks", "failed", "commit"],
-        "products": ["hidden size", "TFLOP/s at TP = 1", "in a CUDA graph, TP ="],
-        "copies": ["hidden size", "from the host", "within the device"],
-        "to": " to ",
-        "passed": "passed",
-        "failed": "failed",
-    },
-    "es": {
-        "stages": ["etapa", "estado", "segundos", "comprobaciones", "fallidas", "commit"],
-        "products": ["tamaño oculto", "TFLOP/s con TP = 1", "en un grafo CUDA, TP ="],
-        "copies": ["tamaño oculto", "desde la CPU", "dentro de la GPU"],
-        "to": " a ",
-        "passed": "pasó",
-        "failed": "falló",
-    },
-}
+WORDS = read_words("gpu-run")
 
 
 def render() -> Iterator[tuple[Path, str]]:

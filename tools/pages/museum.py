@@ -31,7 +31,8 @@ def page(language: str) -> str:
     pins = {name: _pin(name) for name in ("megatron", "pytorch")}
     rows = [
         f"| [{room['meets'][language]}](#{room['name']}) "
-        f"| {fill(room['short'][language], numbers[room['name']])} | {_status(room, language)[0]} |"
+        f"| {room['short'][language].format(**numbers[room['name']])} "
+        f"| {_status(room, language)[0]} |"
         for room in museum["room"]
     ]
     top = "\n".join([words["top"].format(**pins, seen=museum["threads"]["seen"]), *rows])
@@ -54,18 +55,13 @@ def _drawn(language: str) -> str:
     return WORDS[language]["drawn"].format(worst_fp32=result["worst in fp32"], **result)
 
 
-def fill(text: str, numbers: Numbers) -> str:
-    """Replace the names of numbers in a sentence by the numbers."""
-    return text.format(**numbers)
-
-
 def _lines(
     room: dict[str, Any], threads: dict[str, Any], numbers: Numbers, language: str
 ) -> Iterator[str]:
     words = WORDS[language]
     model = words["model"] if room.get("minimal") else ""
     yield f'<a id="{room["name"]}"></a>\n\n## {room["title"][language]}\n'
-    yield f"{model}{fill(room['seen'][language], numbers)}\n"
+    yield f"{model}{room['seen'][language].format(**numbers)}\n"
     yield f"- **{words['cause']}.** {room['cause'][language]}"
     links = ", ".join(_thread(name, threads["state"][name], words) for name in room["threads"])
     label = words["threads"].format(seen=threads["seen"]) if links else words["no threads"]

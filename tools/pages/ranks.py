@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from pages.blocks import PageError
-from pages.programs import LIMIT
+from pages.programs import LIMIT, script
 from shardlab.comm import World
 
 
@@ -40,6 +41,18 @@ def run_on_ranks(size: int, body: Callable[..., Any], *arguments: Any) -> list[A
             if result in done and (error := result.exception()) is not None:
                 raise PageError(f"{body.__name__}, rank {rank} of {size}: {error}") from error
         return [result.result() for result in ranks]
+
+
+def report_cases(size: int, program: Path, cases: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return what rank 0 reports of each case, by a program's `report(Settings(…), world)`."""
+    reports = run_on_ranks(size, run_reports, program, list(cases.values()))[0]
+    return dict(zip(cases, reports, strict=True))
+
+
+def run_reports(world: World, program: Path, cases: list[dict[str, Any]]) -> list[str]:
+    """Return a program's report of each case, on one rank."""
+    lab = script(program)
+    return [lab.report(lab.Settings(**case), world) for case in cases]
 
 
 def _work(store: str, rank: int, size: int, body: Callable[..., Any], arguments: Any) -> Any:

@@ -175,7 +175,8 @@ class Site:
     def on_page_markdown(
         self, markdown: str, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Render the page only if it has changed."""
+        """Name the repository in commands; render the page only if it has changed."""
+        markdown = edit_links.name_repository(markdown, _root(config), config.repo_url)
         self._cache.cache_rendering(page, markdown, config.plugins["autorefs"])
         return markdown
 
@@ -242,7 +243,8 @@ class Site:
     def on_post_build(self, config: MkDocsConfig) -> None:
         """Fill the pages of cards and split the search index, once all languages are built."""
         self._todays_cards.fill()
-        search_index.split_index(Path(config.site_dir), "es")
+        search_index.split_index(Path(config.site_dir), "es", self._wayfinding.terms)
+        search_index.extend_worker(Path(config.site_dir))
         if plain := self._options.plain:
             for language in config.plugins["i18n"].all_languages:  # type: ignore[attr-defined]
                 plain_tree.write_files(Path(plain), language, Path(config.site_dir))

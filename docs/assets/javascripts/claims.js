@@ -1,12 +1,18 @@
-/* Claims: those of one verdict alone, and those that a lab asks folded until its reader opens them. */
+/* Claims: those of one verdict alone, and those that a lab asks folded until its reader opens them, one or all. */
 (function () {
   "use strict";
 
   const claims = document.querySelector(".claims");
   if (!claims) return;
   const SAID = {
-    en: { all: "all", show: "show the verdict", choose: "Claims by verdict" },
-    es: { all: "todas", show: "ver el veredicto", choose: "Afirmaciones por veredicto" },
+    en: {
+      all: "all", show: "show the verdict", choose: "Claims by verdict",
+      reveal: "Show all verdicts", fold: "Fold what labs ask",
+    },
+    es: {
+      all: "todas", show: "ver el veredicto", choose: "Afirmaciones por veredicto",
+      reveal: "Ver todos los veredictos", fold: "Plegar lo que preguntan los laboratorios",
+    },
   };
   const say = SAID[document.documentElement.lang] || SAID.en;
   const cards = [...claims.querySelectorAll("tbody tr")];
@@ -20,16 +26,19 @@
     return created;
   }
 
-  function open(card) {
-    card.classList.remove("folded");
-    card.querySelector("td button")?.remove();
-  }
-
-  for (const question of claims.querySelectorAll(".asked")) {
+  const open = (card) => card.classList.remove("folded"); // its button goes too, by the style
+  const asked = [...claims.querySelectorAll(".asked")].map((question) => {
     const card = question.closest("tr");
     card.classList.add("folded");
     question.after(" ", button(say.show, () => open(card)));
-  }
+    return card;
+  });
+
+  const everything = button(say.reveal, () => {
+    const reveal = everything.textContent === say.reveal;
+    for (const card of asked) card.classList.toggle("folded", !reveal);
+    everything.textContent = reveal ? say.fold : say.reveal;
+  });
 
   // Whoever asks for one verdict, or for one claim, asks to see it.
   function choose(chosen, pressed) {
@@ -52,7 +61,10 @@
     choice.setAttribute("aria-pressed", String(text === null));
     group.append(choice);
   }
-  claims.before(group);
+  const bar = document.createElement("div");
+  bar.className = "claims-bar";
+  bar.append(everything, group);
+  claims.before(bar);
 
   function openLinkedClaim() {
     const card = document.getElementById(location.hash.slice(1))?.closest(".claims tr");

@@ -1,4 +1,5 @@
-/* Remembers in this browser which pages of the path a reader has done, and ticks links to them. */
+/* Remembers in this browser which pages of the path a reader has done, and ticks links to them. On a
+ * page that answers a lab, the menu shows the lab as the place where the reader is. */
 (function () {
   "use strict";
 
@@ -38,6 +39,11 @@
       title.classList.toggle("done", places.has(place(link.href)));
       title.dataset.done = say.done;
     }
+  }
+
+  const lab = document.querySelector(".trail a");
+  for (const link of document.querySelectorAll(".md-nav--primary a.md-nav__link")) {
+    if (lab && link.href === lab.href) link.classList.add("md-nav__link--active");
   }
 
   const goal = document.querySelector(".md-content .goal");

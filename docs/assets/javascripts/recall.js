@@ -16,6 +16,8 @@
     en: {
       grades: ["again", "hard", "good", "easy"], how: "How well did you know it?",
       typed: "Your answer, with its unit", check: "Check", right: "Right.", wrong: "Not that.",
+      hints: { small: "It is more.", large: "It is less.", unit: "It has another unit." }, retry: "Try once more.",
+      failed: "The answer is below; this card comes again soon.",
       unit: "In which unit? Add it: B, KiB, MiB, GB …",
       unread: "Write a number with its unit: 16 GB, 16 GiB, 16e9 B, 4 ranks.",
       due: "due again", later: (wait) => `again in ${wait}`,
@@ -44,6 +46,8 @@
     es: {
       grades: ["otra vez", "difícil", "bien", "fácil"], how: "¿La sabías?",
       typed: "Tu respuesta, con su unidad", check: "Comprobar", right: "Correcto.", wrong: "No es eso.",
+      hints: { small: "Es más.", large: "Es menos.", unit: "Lleva otra unidad." }, retry: "Prueba otra vez.",
+      failed: "La respuesta está abajo; esta tarjeta vuelve pronto.",
       unit: "¿En qué unidad? Añádela: B, KiB, MiB, GB …",
       unread: "Escribe un número con su unidad: 16 GB, 16 GiB, 16e9 B, 4 ranks.",
       due: "toca repasarla", later: (wait) => `otra vez en ${wait}`,
@@ -188,7 +192,16 @@
     card.append(row);
   }
 
+  /* Offer the grades that fit: none after two wrong numbers, the lower two after one. */
+  function offer(card, wrongs) {
+    const fitting = [[0, 1, 2, 3], [0, 1], []][wrongs];
+    card.querySelectorAll(".recall-grades button").forEach((each, index) => {
+      each.hidden = !fitting.includes(index);
+    });
+  }
+
   function asking(card) {
+    let wrongs = 0;
     const input = element("input", { type: "text", autocomplete: "off" });
     input.setAttribute("aria-label", say.typed);
     input.placeholder = say.typed;
@@ -207,6 +220,17 @@
       const verdictOf = typed ? judge(typed, expected) : "";
       verdict.textContent = typed ? say[verdictOf] : "";
       if (verdictOf === "unit") return; // neither right nor wrong
+      if (verdictOf === "wrong") {
+        wrongs = Math.min(wrongs + 1, 2);
+        if (wrongs === 1) {
+          const kind = (typed.unit === "B") !== (expected.unit === "B") ? "unit" : typed.value < expected.value ? "small" : "large";
+          verdict.textContent += ` ${say.hints[kind]} ${say.retry}`;
+          input.select();
+          return;
+        }
+        verdict.textContent += ` ${say.failed}`;
+      }
+      offer(card, wrongs);
       card.classList.remove("recall-asks"); // what follows the form shows
       if (verdictOf === "wrong") keep(card, 0);
     });
@@ -216,6 +240,7 @@
       if (card.open) return;
       card.classList.add("recall-asks");
       input.value = verdict.textContent = "";
+      wrongs = 0;
     });
   }
 
@@ -319,7 +344,9 @@
       const typing = event.target.closest("input, textarea, [contenteditable]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey || !current) return;
       const hidden = current.card.classList.contains("recall-asks"); // a number must come first
-      if (current.card.open && !hidden && "1234".includes(event.key)) keep(current.card, event.key - 1);
+      const grades = current.card.querySelectorAll(".recall-grades button:not([hidden])");
+      const names = [...grades].map((each) => each.textContent);
+      if (current.card.open && !hidden && names.includes(say.grades[event.key - 1])) keep(current.card, event.key - 1);
     });
     section.addEventListener("recall-changed", start);
     start();

@@ -16,11 +16,11 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from grading import RANKS
-from grading.ddp import replicas
 from grading.demands import WrongError
-from grading.fsdp2 import unit
+from grading.grade_linears import linears
+from grading.grade_replicas import replicas
+from grading.grade_unit import unit
 from grading.watch import Watch
-from grading.whole import linears
 
 PARTS: dict[str, Callable[[ModuleType, int, Watch], list[str]]] = {
     "linears": linears, "replicas": replicas, "unit": unit,

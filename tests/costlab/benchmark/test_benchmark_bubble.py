@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from costlab.implementations import bubble
-from costlab.implementations.zero_bubble import WaitingApart
+from costlab.implementations.schedulers import WaitingApart
 from costlab.record.noise import NoiseMonitor
 from shardlab.comm import World
 from shardlab.proofs.schedules.timeline import bubble as idle

@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from costlab.cli import bench
-from costlab.external_sweeps.extrapolation import erred, tried
-from costlab.external_sweeps.fitted import fit
+from costlab.external_sweeps.fitted import erred, fit, tried
 from costlab.external_sweeps.rows import Measured, SweepKey
 from tests.costlab.external_sweeps.sweep_files import LATENCY, PER_BYTE, SIZES, csv_of, nccl_text
 

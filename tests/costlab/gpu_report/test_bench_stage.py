@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from costlab.gpu_report import bench, report
+from costlab.gpu_report import report, stages
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_section_without_metrics_fails_unless_it_is_a_gpus_and_there_is_none(
 
     monkeypatch.setenv(report.OUT, str(tmp_path))
     monkeypatch.setenv(report.FILE, str(tmp_path / "rows"))
-    monkeypatch.setattr("costlab.gpu_report.bench.subprocess.Popen", started)
-    bench.main(device)
+    monkeypatch.setattr("costlab.gpu_report.stages.subprocess.Popen", started)
+    stages.run_bench(device)
     reported = {str(row["what"]): row["ok"] for row in report.read(tmp_path / "rows")}
     assert {name: reported[name] for name in outcomes} == outcomes

@@ -107,7 +107,7 @@ def test_a_stage_whose_package_is_missing_is_skipped_and_runs_once_it_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     without = "import sys; sys.modules['pytest'] = None\n"
-    call = "from costlab.gpu_report.tests import main; sys.exit(main('cpu'))"
+    call = "from costlab.gpu_report.stages import run_tests; sys.exit(run_tests('cpu'))"
     assert (
         run_stages(monkeypatch, tmp_path, PlannedStage("tests", "", 60, program=without + call))
         == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costlab.gpu_report import ranks, train
+from costlab.gpu_report import ranks, stages
 from costlab.gpu_report.ranks import Ended
 
 
@@ -21,7 +21,7 @@ def test_a_rank_that_failed_or_hung_leaves_no_losses_though_the_first_wrote_them
         return [Ended(0, ""), Ended(status, "")]
 
     monkeypatch.setattr(ranks, "run", run)
-    assert train.losses(2, ["--dp", "2"], file) == []
+    assert stages.losses(2, ["--dp", "2"], file) == []
 
 
 def test_ranks_that_ended_well_leave_their_losses(
@@ -30,4 +30,4 @@ def test_ranks_that_ended_well_leave_their_losses(
     file = tmp_path / "losses"
     ended = [Ended(0, "")] * 2
     monkeypatch.setattr(ranks, "run", lambda *_, **__: file.write_text("4.1\n4.0\n") and ended)
-    assert train.losses(2, ["--dp", "2"], file) == [4.1, 4.0]
+    assert stages.losses(2, ["--dp", "2"], file) == [4.1, 4.0]

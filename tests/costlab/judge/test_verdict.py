@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from costlab.judge import judging
+from costlab.judge import lab_verdicts
 from costlab.judge.claims import Case, Cite, Claim, Comparison, load
 from costlab.judge.verdict import Verdict, judge
 from costlab.record.result import Metric, Result, Section, save
@@ -184,14 +184,16 @@ def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
     monkeypatch.setattr("costlab.record.options.REFERENCE", tmp_path / "reference.json")
     without = [metric for name, metric in count_metrics().items() if "megatron" not in name]
     assert (
-        judging.differences_from_reference(Result(sections={"counts": Section(metrics=without)}))
+        lab_verdicts.differences_from_reference(
+            Result(sections={"counts": Section(metrics=without)})
+        )
         == []
     )
     wrong = [
         msgspec.structs.replace(metric, value=metric.value + 1)
         for metric in count_metrics().values()
     ]
-    differences = judging.differences_from_reference(
+    differences = lab_verdicts.differences_from_reference(
         Result(sections={"counts": Section(metrics=wrong)})
     )
     assert any(

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from costlab.cli import bench
-from costlab.layouts.predict import predict
+from costlab.layouts.predict import predict, rank
 from costlab.layouts.runs import Run
 
 LLAMA = Run(
@@ -81,6 +81,27 @@ def test_a_config_names_the_model(tmp_path: Path) -> None:
     assert json.loads(done.output) == json.loads(ask("--output-format=json").output)
 
 
+EXPERTS = msgspec.structs.replace(LLAMA, experts=8, top_k=2, expert=8, tensor=1, ffn=14336)
+
+
+def test_a_model_with_experts_has_its_own_wider_interval() -> None:
+    dense, sparse = predict([LLAMA])[0], predict([EXPERTS])[0]
+    assert sparse.high / sparse.seconds > 1.2 * dense.high / dense.seconds
+    done = ask("--experts=8", "--top-k=2", "--expert=8", "--tensor=1", "--ffn=14336",
+               "--output-format=json")  # fmt: skip
+    assert json.loads(done.output)["seconds"] == pytest.approx(sparse.seconds)
+
+
+def test_a_search_cuts_experts_over_ranks_and_counts_their_memory() -> None:
+    run = msgspec.structs.replace(EXPERTS, layers=16, hidden=4096, heads=32, tensor=1, stages=1)
+    ranked = rank(run)
+    assert {layout.run["expert"] for layout in ranked} == {1, 2, 4, 8}
+    gb = {layout.run["expert"]: layout.gb for layout in ranked
+          if (layout.run["tensor"], layout.run["stages"], layout.run["micro_batch"],
+              layout.run["recompute"]) == (1, 8, 1, "full")}  # fmt: skip
+    assert gb[1] > gb[8]
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -95,7 +116,12 @@ def test_a_config_names_the_model(tmp_path: Path) -> None:
         (["--layers=-1"], "layers = -1: choose a whole number from 1"),
         (["--hidden=99999999999"], "hidden = 99,999,999,999: at most"),
         (["--global-batch=7"], "a batch of 7 is not a whole number of micro-batches"),
-        (["--zero=4"], "--zero must be 0, 1, 2 or 3"),
+        (["--zero=4"], "--zero 4 is unknown; choose 0, 1, 2, 3"),
+        (["--top-k=2"], "--top-k 2 of 0 experts"),
+        (["--experts=8", "--top-k=9"], "top_k = 9 of 8 experts"),
+        (["--experts=8", "--top-k=0"], "top_k = 0: choose a whole number from 1"),
+        (["--experts=8", "--top-k=2", "--expert=16"], "--expert 16 must divide 8 experts"),
+        (["--expert=2"], "--expert 2 must divide 0 experts"),
         (["--measured=tensor=4"], "needs seconds=NUMBER"),
         (["--measured=tensor=4,seconds=nan"], "needs seconds=NUMBER"),
         (["--measured=nonsense"], "write NAME=VALUE"),
@@ -118,9 +144,10 @@ def test_what_cannot_be_is_refused_in_a_sentence(more: list[str], said: str) -> 
         ('{"model_type": "llama", "hidden_size": "wide"}', "is no whole number"),
         ('{"model_type": "llama", "hidden_size": 8}', "num_hidden_layers is missing"),
         (
-            '{"model_type": "mixtral", "num_local_experts": 8, "hidden_size": 8, "vocab_size": 8,'
-            ' "num_hidden_layers": 8, "num_attention_heads": 8}',
-            "experts",
+            '{"model_type": "qwen2_moe", "num_experts": 8, "hidden_size": 8, "vocab_size": 8,'
+            ' "shared_expert_intermediate_size": 8, "num_hidden_layers": 8,'
+            ' "num_attention_heads": 8}',
+            "layers with shared experts",
         ),
     ],
 )

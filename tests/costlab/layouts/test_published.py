@@ -6,6 +6,7 @@ import pytest
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Scores
+from costlab.layouts.predict import predict
 from pages.runs import predictions
 
 SMALL = {"Korthikanti et al.", "Megatron-LM", "torchtitan"}
@@ -18,7 +19,7 @@ def test_each_published_run_has_its_source_and_a_time_or_no_memory() -> None:
     assert all((run.seconds > 0) == (run.outcome == "ran") for run in rows)
     assert {run.outcome for run in rows} == {"ran", "oom"}
     assert all(run.place for run in rows)
-    for run in runs.timed():
+    for run in (*runs.timed(), *runs.timed(experts=True)):
         runs.check(run)
 
 
@@ -79,3 +80,45 @@ def test_the_terms_of_a_layer_are_the_work_over_the_data_sheets_rates() -> None:
     assert work["reduced"] == pytest.approx(6 * 2 * 7 / 8 * 2 * tokens * 1024 / 450e9)
     assert work["gathered"] == pytest.approx(3 * 2 * weights / 2 / 50e9)
     assert work["micro-batches"] == 4
+
+
+def test_rows_that_no_fit_has_seen_are_inside_their_intervals() -> None:
+    unseen = runs.unseen()
+    fitted = {run.source for run in (*runs.timed(), *runs.timed(experts=True))}
+    assert not fitted & {run.source for run in unseen}
+    steps = predict(unseen)
+    off = [abs(step.seconds / run.seconds - 1) for run, step in zip(unseen, steps, strict=True)]
+    assert np.median(off) <= 0.12
+    assert all(step.low <= run.seconds <= step.high
+               for run, step in zip(unseen, steps, strict=True))  # fmt: skip
+
+
+def test_experts_multiply_their_rows_and_are_sent_them() -> None:
+    run = runs.Run(
+        card="H100", ranks=64, layers=8, hidden=1024, ffn=512, heads=16, kv_heads=16, gated=True,
+        vocabulary=50000, sequence=2048, global_batch=64, stack="megatron-core", experts=64,
+        top_k=4, expert=16,
+    )  # fmt: skip
+    work = step_time.count(run)
+    attention, expert = 4 * 1024**2, 3 * 1024 * 512
+    assert work["products"] == pytest.approx(3 * 2 * 2048 * (attention + 4 * expert) / 989e12)
+    # Four times there and back, in 2 bytes; of 16 ranks 7 others are on the host, and 8 are not.
+    rows = 4 * 2 * 4 * 2048 * 1024
+    assert work["dispatched inside"] == pytest.approx(rows * 7 / 16 / 450e9)
+    assert work["dispatched outside"] == pytest.approx(rows * 8 / 16 / 50e9)
+    # An expert is on 4 hosts, and no rank beside it shares its way out.
+    held = 8 * 4 * expert
+    dense = 8 * attention + 50000 * 1024
+    sent = 6 * (dense * 63 / 64 / 400e9 + held * 3 / 4 / 50e9)
+    assert work["exchanged"] == pytest.approx(sent)
+
+
+def test_the_factors_of_experts_are_fitted_without_moving_the_others() -> None:
+    few = [run for run in runs.timed() if run.source == "torchtitan"]
+    sparse = [run for run in runs.timed(experts=True) if run.source != "megatron-bridge-moe"]
+    _, dense = learn.leave_out(few)
+    _, fits = learn.leave_out(sparse, dense)
+    of_experts = step_time.OF_EXPERTS
+    for logs in fits.values():
+        assert np.array_equal(logs[~of_experts], dense[""][~of_experts])
+        assert not np.allclose(logs[of_experts], dense[""][of_experts], atol=0.01)

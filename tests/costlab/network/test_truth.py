@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from costlab.sections.collectives.operation import OPERATIONS
-from costlab.sections.fit.link_model import carried
+from costlab.sections.fit.fit import carried
 from tests.costlab.network import lab
 from tests.costlab.network.namespaces import explain_lack
 

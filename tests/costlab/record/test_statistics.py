@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import Estimate, median_ci, over_launches, p20_ci, percentile
-from costlab.sections.timed import by_rounds, ratio, timed
+from costlab.sections.metrics import by_rounds, ratio, timed
 
 TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)
 NAME = Name("timeline", "000")

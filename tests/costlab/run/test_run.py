@@ -25,8 +25,8 @@ from costlab.run import launch, measuring
 from costlab.run.progress import Plain
 from costlab.run.run import Run
 from costlab.sections import plan
+from costlab.sections.metrics import timed
 from costlab.sections.plan import Plan
-from costlab.sections.timed import timed
 
 Item = Metric | str
 MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file's

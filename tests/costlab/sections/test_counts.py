@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from costlab.sections.counts import count_ring
-from costlab.sections.counts.count_wire import COUNTER
+from costlab.sections.counts import count_all_reduce
+from costlab.sections.counts.count_all_reduce import COUNTER
 from shardlab.proofs import formulas
 from shardlab.proofs.formulas.context import saved_bytes
 from tests.costlab.tiny_run import DATASETS, ROOT, count_metrics
@@ -104,14 +104,14 @@ def test_bytes_per_operation_fall_as_the_model_widens() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_a_ring_sends_what_the_formula_says_and_half_of_it_first(ranks: int) -> None:
-    scattered, whole, payload = count_ring.ring(ranks)
+    scattered, whole, payload = count_all_reduce.ring(ranks)
     assert whole / payload == pytest.approx(2 * (ranks - 1) / ranks)
     assert 2 * scattered == whole
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_a_switch_that_adds_sends_less_than_a_ring(ranks: int) -> None:
-    sent, payload = count_ring.switch(ranks)
+    sent, payload = count_all_reduce.switch(ranks)
     assert sent == payload < 2 * (ranks - 1) / ranks * payload
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from costlab.record.names import call
 from costlab.record.result import Metric
-from costlab.sections.fit.fit import derive, sweeps, unseen
-from costlab.sections.fit.link_model import carried, delays
+from costlab.sections.fit.fit import carried, delays, derive, sweeps, unseen
 from costlab.sections.fit.piecewise import interval, one_line, piecewise
 
 SIZES = [1 << power for power in range(10, 27)]

@@ -16,11 +16,10 @@ from costlab.implementations.fsdp import Training
 from costlab.implementations.rounds import Rounds
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
+from costlab.sections.breakdown import SilentAxis
 from costlab.sections.fully_sharded import footprint, fully_sharded, largest, timeline
-from costlab.sections.fully_sharded.footprint import Model
-from costlab.sections.fully_sharded.live_bytes import LiveBytes
+from costlab.sections.fully_sharded.footprint import LiveBytes, Model
 from costlab.sections.fully_sharded.timeline import Span
-from costlab.sections.null_axis import SilentAxis
 from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger
 

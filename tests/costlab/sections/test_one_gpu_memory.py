@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from costlab.publish.tabulated import TABLES
+from costlab.publish.results_tables import TABLES
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import device_clock

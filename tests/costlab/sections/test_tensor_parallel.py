@@ -21,10 +21,10 @@ from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistics import over_launches
 from costlab.sections.breakdown import Products, replay, watched
+from costlab.sections.metrics import ratio
 from costlab.sections.tensor_parallel import tensor_parallel
 from costlab.sections.tensor_parallel.crossover import crossover
 from costlab.sections.tensor_parallel.tp_metrics import PARTS
-from costlab.sections.timed import ratio
 from shardlab.comm import Axis, World
 from shardlab.proofs.ledger import Ledger
 

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import torch
 
+from costlab.layouts.memory import layer_parameters, rank_bytes
 from shardlab.context.zigzag import positions
 from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import SURPLUS
@@ -32,7 +33,6 @@ from shardlab.experts.routing import drop, load_loss
 from shardlab.grid.layout import Layout
 from shardlab.grid.rules import divisors
 from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.formulas import memory
 from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 from tests.docs import test_numerals
 from tests.docs.page import EXERCISE, spanish_page
@@ -46,14 +46,12 @@ PLACE = re.compile(r"\b[Ss]tage \d+|\b[Rr]ank \d+|\bmicro-batch \d+")  # a name,
 BOLD = re.compile(r"\*\*(.+?)\*\*")
 OPERATORS = {"−": "-", "·": "*", "²": "**2", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")"}
 FUNCTIONS = (
-    *(by_name, simulate, peak_live, Layout, divisors, positions, memory.account),
-    *(memory.elements, build_indices, Recipe, greedy_order, normalize_weights),
+    *(by_name, simulate, peak_live, Layout, divisors, positions, layer_parameters),
+    *(rank_bytes, build_indices, Recipe, greedy_order, normalize_weights),
     *(ExpertConfig, drop, load_loss, math.floor),
 )
-CONSTANTS = ("LAYER", "CORE", "PARAMETERS", "DENSE_PARAMETERS", "EXPERT_PARAMETERS")
 NAMES: dict[str, Any] = {
     **{each.__name__: each for each in FUNCTIONS},
-    **{name: getattr(memory, name) for name in CONSTANTS},
     **{"SEPARATE_SHARE": SEPARATE_SHARE, "SURPLUS": SURPLUS, "HEAD": HEAD, "DTYPES": DTYPES},
     **test_numerals.NAMES,  # whose `bubble` takes a schedule's name
     **{"lost": bubble, "np": np, "torch": torch, "__builtins__": builtins},

@@ -81,6 +81,10 @@ def test_a_citation_in_an_honest_form_is_read(text: str) -> None:
         "https://host.example/a/b/blob/main/a.py without lines",
         "the ratio 1.5/3:15",
         "localhost:8000 and example.org:443",
+        "`127.0.0.1:29500`, `localhost:80` and `example.com:443`",
+        "`torch.norm L2`, the norm:L2 and 10:30",
+        "<http://host/a.py:L1>",
+        "`a.b::c`, `{k: L2}` and `shape (4, 8)`",
     ],
 )
 def test_what_is_no_citation_is_left_alone(text: str) -> None:

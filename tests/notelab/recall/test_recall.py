@@ -12,6 +12,7 @@ import pytest
 
 from notelab.recall.history import History, Review
 from tests.limits import LIMIT
+from tests.notelab.forked import run_shardbook
 from tests.notelab.scratch import Scratch
 from tests.running import run_program
 
@@ -50,9 +51,11 @@ class Learner:
 
     def type_lines(self, *lines: str, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
         """Return how a sitting ends, and what it says on either stream."""
-        process = self.start(*options)
-        output, errors = process.communicate("".join(f"{line}\n" for line in lines), timeout=LIMIT)
-        return process.returncode, output, errors
+        done = run_shardbook(
+            "recall", *options, folder=self.scratch.book, environment=self.environment,
+            typed="".join(f"{line}\n" for line in lines),
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
 
     def reviews(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.history_file.read_text().splitlines()]

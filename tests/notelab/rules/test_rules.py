@@ -330,8 +330,13 @@ def test_a_missing_translation_is_a_finding_and_a_missing_note_too(scratch: Scra
 
 
 def test_a_translation_out_of_step_is_a_finding(scratch: Scratch) -> None:
-    scratch.replace("note.es.md", "`pkg/scaler.py:L22-L25`", "`pkg/scaler.py:L24-L25` `total`")
+    first, second = "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L22-L25`"
+    text = scratch.read("note.es.md")
+    scratch.write("note.es.md", text.replace(second, "`pkg/scaler.py:L24-L25` `total`"))
     assert "N503" in scratch.codes()
+    swapped = text.replace(first, "...").replace(second, first).replace("...", second)
+    scratch.write("note.es.md", swapped)
+    assert scratch.codes().count("N503") == 2
 
 
 def test_an_untranslated_paragraph_is_a_finding(scratch: Scratch) -> None:

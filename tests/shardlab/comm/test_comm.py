@@ -7,13 +7,20 @@ import torch
 
 from shardlab.comm import Axis, CollectiveError, World
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 
 LINKS = ["torch", "fast-gloo", "shared-memory", "staged"]
 PLAIN = ("torch", "fast-gloo", "staged")  # whose all-reduce is gloo's own
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64]
 
 
-def check_values(world: World, link: str, length: int) -> None:
+@pytest.mark.parametrize("length", [1, 7, 5000])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("link", LINKS)
+@on_ranks("size")
+def test_every_collective_gives_its_value_and_leaves_its_input(
+    world: World, link: str, length: int
+) -> None:
     n, r = world.size, world.rank
     axis = world.axis("test", range(n), link=link)
     for dtype in DTYPES:
@@ -42,14 +49,10 @@ def check_values(world: World, link: str, length: int) -> None:
         assert torch.equal(inside, inputs.sum(0).to(dtype))
 
 
-@pytest.mark.parametrize("length", [1, 7, 5000])
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [4])
 @pytest.mark.parametrize("link", LINKS)
-def test_every_collective_gives_its_value_and_leaves_its_input(pool, link, size, length) -> None:
-    pool(size).run(check_values, link, length)
-
-
-def exchange_in_a_ring(world: World, link: str) -> None:
+@on_ranks("size")
+def test_a_ring_of_crossing_sends_arrives(world: World, link: str) -> None:
     n, r = world.size, world.rank
     axis = world.axis("test", range(n), link=link)
     after, before = (r + 1) % n, (r - 1) % n
@@ -66,25 +69,16 @@ def exchange_in_a_ring(world: World, link: str) -> None:
     axis.barrier()
 
 
-@pytest.mark.parametrize("size", [4])
+@pytest.mark.parametrize("length", [17, 40_000])
 @pytest.mark.parametrize("link", LINKS)
-def test_a_ring_of_crossing_sends_arrives(pool, link, size) -> None:
-    pool(size).run(exchange_in_a_ring, link)
-
-
-def have_same_bits(world: World, link: str, length: int) -> bool:
+@on_ranks(4)
+def test_an_all_reduce_gives_every_rank_the_same_bits(world: World, link: str, length: int) -> None:
     axis = world.axis("test", range(world.size), link=link)
     generator = torch.Generator().manual_seed(world.rank)
     x = torch.randn(length, generator=generator).to(world.device)
     total = axis.all_reduce(x)
     rows = axis.all_gather(total.unsqueeze(0))
-    return bool((rows == rows[0]).all())
-
-
-@pytest.mark.parametrize("length", [17, 40_000])
-@pytest.mark.parametrize("link", LINKS)
-def test_an_all_reduce_gives_every_rank_the_same_bits(pool, link, length) -> None:
-    assert all(pool(4).run(have_same_bits, link, length))
+    assert bool((rows == rows[0]).all())
 
 
 def sum_over_half(world: World) -> tuple[list[float], bool]:
@@ -103,7 +97,16 @@ def test_axes_of_one_world_do_not_meet_and_are_made_once(pool) -> None:
     ]
 
 
-def disagree(world: World, what: str) -> str:
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("shape", "rank 1: all_reduce of float32[3]"),
+        ("dtype", "rank 1: all_reduce of float64[2]"),
+        ("collective", "rank 1: all_gather of float32[2]"),
+    ],
+)
+@on_ranks(2)
+def test_ranks_that_disagree_are_told_who_brought_what(world: World, what: str, words) -> None:
     checked = World(check=True, device=world.device)
     axis = checked.axis("tensor", range(world.size))
     odd = world.rank == 1
@@ -114,21 +117,9 @@ def disagree(world: World, what: str) -> str:
             axis.all_gather(x)
         else:
             axis.all_reduce(x)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("shape", "rank 1: all_reduce of float32[3]"),
-        ("dtype", "rank 1: all_reduce of float64[2]"),
-        ("collective", "rank 1: all_gather of float32[2]"),
-    ],
-)
-def test_ranks_that_disagree_are_told_who_brought_what(pool, what, words) -> None:
-    for text in pool(2).run(disagree, what):
-        assert words in text
-        assert "rank 0: all_reduce of float32[2]" in text
+    text = str(caught.value)
+    assert words in text
+    assert "rank 0: all_reduce of float32[2]" in text
 
 
 def send_wrong_shape(world: World) -> str:
@@ -154,7 +145,8 @@ def test_a_message_of_another_shape_is_refused_at_both_ends(pool) -> None:
     pool(2).stop()  # what the one that came first has started is still under way
 
 
-def misuse(world: World) -> None:
+@on_ranks(2)
+def test_misuse_is_told_what_to_do(world: World) -> None:
     axis = world.whole
     x = torch.zeros(2, 3, device=world.device)
     with pytest.raises(ValueError, match="out must be contiguous"):
@@ -169,10 +161,6 @@ def misuse(world: World) -> None:
         world.axis("other", [r for r in range(world.size) if r != world.rank])
     with pytest.raises(ValueError, match='choose from "torch", "fast-gloo", "shared-memory"'):
         world.axis("test", range(world.size), link="carrier pigeon")
-
-
-def test_misuse_is_told_what_to_do(pool) -> None:
-    pool(2).run(misuse)
 
 
 def test_an_axis_that_stands_alone_communicates_nothing() -> None:
@@ -236,7 +224,11 @@ def test_half_precision_is_added_in_fp32_under_wide_sums(pool, link, length) -> 
 # ------------------------------------------------------------------ uneven all-to-all
 
 
-def exchange_uneven_rows(world: World, link: str) -> None:
+@pytest.mark.parametrize("link", ["torch", "fast-gloo", "shared-memory"])
+@on_ranks(4)
+def test_an_uneven_all_to_all_carries_as_many_rows_as_are_said_and_none_at_all(
+    world: World, link: str
+) -> None:
     """Rank r sends r·n + j rows to rank j, each of which says so; some send and get nothing."""
     axis = world.axis("tensor", range(world.size), link=link)
     n = world.size
@@ -253,18 +245,10 @@ def exchange_uneven_rows(world: World, link: str) -> None:
     assert [(e.op, e.payload) for e in ledger.entries] == [("all_to_all", x.nbytes)]
 
 
-@pytest.mark.parametrize("link", ["torch", "fast-gloo", "shared-memory"])
-def test_an_uneven_all_to_all_carries_as_many_rows_as_are_said_and_none_at_all(
-    pool, link: str
+@on_ranks(2)
+def test_an_all_to_all_never_writes_into_a_view_where_gloo_would_put_wrong_data(
+    world: World,
 ) -> None:
-    pool(4).run(exchange_uneven_rows, link)
-
-
-def exchange_into_a_view(world: World) -> None:
     wide = torch.zeros(4, 2, device=world.device)
     with pytest.raises(ValueError, match="out must be contiguous"):
         world.whole.all_to_all(torch.ones(4, 1), out=wide[:, :1], rows=([2, 2], [2, 2]))
-
-
-def test_an_all_to_all_never_writes_into_a_view_where_gloo_would_put_wrong_data(pool) -> None:
-    pool(2).run(exchange_into_a_view)

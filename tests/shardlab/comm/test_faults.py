@@ -22,8 +22,9 @@ import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
 from shardlab.comm.host import state_of
-from shardlab.links import region
+from shardlab.links import mapped_file
 from tests.limits import LIMIT
+from tests.shardlab.pool import on_ranks
 
 SIZE, VICTIM = 3, 1
 TIMEOUT = 3.0  # seconds: what a rank may take to give up on one that says nothing, and say why
@@ -155,7 +156,7 @@ class Run:
         for worker in self.workers:
             worker.join()
         names = [f"shardlab-{worker.pid}-*" for worker in self.workers]
-        return [path.name for name in names for path in region.folder().glob(name)]
+        return [path.name for name in names for path in mapped_file.folder().glob(name)]
 
 
 def run_all_cases() -> dict[Case, list[End]]:
@@ -199,7 +200,12 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-def call_with_differences(world: World, link: str) -> list[str]:
+@pytest.mark.parametrize("link", LINKS)
+@on_ranks(2)
+def test_tensors_that_differ_are_refused_before_the_backend_sees_them(
+    world: World, link: str
+) -> None:
+    """The backend never saw them: on the same axis the next collective works."""
     axis = World(check=True, device=world.device).axis("tensor", range(world.size), link=link)
     texts = []
     for odd in ODD.values():
@@ -211,21 +217,14 @@ def call_with_differences(world: World, link: str) -> list[str]:
             getattr(axis, arguments["name"])(arguments["x"].to(world.device), **options)
         texts.append(str(caught.value))
         assert axis.all_reduce(torch.ones(1, device=world.device)).item() == world.size
-    return texts
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_tensors_that_differ_are_refused_before_the_backend_sees_them(pool, link: str) -> None:
-    """The backend never saw them: on the same axis the next collective works."""
-    for texts in pool(2).run(call_with_differences, link):
-        shape, dtype, op, collective = texts
-        for text in texts:
-            assert "rank 0: all_reduce of float32[2, 3]" in text
-        assert "rank 1: all_reduce of float32[3, 2]" in shape
-        assert "rank 1: all_reduce of float64[2, 3]" in dtype
-        assert "rank 1: all_reduce of float32[2, 3]" in op
-        assert op.count("option") == 2
-        assert "rank 1: all_gather of float32[2, 3]" in collective
+    shape, dtype, op, collective = texts
+    for text in texts:
+        assert "rank 0: all_reduce of float32[2, 3]" in text
+    assert "rank 1: all_reduce of float32[3, 2]" in shape
+    assert "rank 1: all_reduce of float64[2, 3]" in dtype
+    assert "rank 1: all_reduce of float32[2, 3]" in op
+    assert op.count("option") == 2
+    assert "rank 1: all_gather of float32[2, 3]" in collective
 
 
 # ---------------------------------------------------------------------- errors that are no peer's

@@ -72,11 +72,12 @@ GRIDS = [g for g in product([1, 2], [2, 4], [1, 2], [1, 2]) if prod(g) <= 8]
 def test_a_step_on_a_grid_with_a_context_axis_sends_what_the_formula_says(sizes: Any) -> None:
     tensor, context, stages, data = sizes
     kind = KINDS[sum(sizes) % 3]
+    groups = A if kind == "ulysses" else A // 2
     with alone(0, prod(sizes)) as world:
         grid = Grid(world=world, tensor=tensor, context=context, pipeline=stages)
         config = GPTConfig(
-            layers=2, hidden=A * D, heads=A, vocab=26, sequence=S, dtype=torch.float64,
-            tie_embeddings=False,
+            layers=2, hidden=A * D, heads=A, kv_heads=groups, head_size=D + 2, vocab=26, sequence=S,
+            dtype=torch.float64, tie_embeddings=False,
         )  # fmt: skip
         model = GPT(
             config, tensor=grid.tensor, sequence_parallel=True, stages=stages,
@@ -99,6 +100,7 @@ def test_a_step_on_a_grid_with_a_context_axis_sends_what_the_formula_says(sizes:
         Sizes(
             tokens=S * B, hidden=A * D, layers=2, itemsize=8, tensor=tensor, stages=stages,
             data=data, sequence_parallel=tensor > 1, micro_batches=2, context=context, kind=kind,
+            queries=A * (D + 2), keys=groups * (D + 2),
         ),
         0, buckets=buckets, partial=partial,
     )  # fmt: skip

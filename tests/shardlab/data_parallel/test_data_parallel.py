@@ -20,6 +20,7 @@ from shardlab.comm.axis import Kind
 from shardlab.data_parallel.buckets import assign_buckets
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.data_parallel.replicas import ReplicaError
+from tests.shardlab.pool import on_ranks
 
 SHARES = 8  # samples: one a rank on eight ranks, all on one
 F64 = torch.float64
@@ -291,7 +292,8 @@ def test_ten_steps_equal_one_process_and_ddp(pool: Any, ranks: int) -> None:
             assert max(errors.values()) <= 1e-12, errors
 
 
-def uneven(world: World) -> float:
+@on_ranks(4)
+def test_uneven_shares_are_weighed_by_their_tokens(world: World) -> None:
     """Rank r has r + 1 samples; the loss is a mean over all samples of all ranks."""
     axis, counts = world.whole, [1, 2, 3, 4]
     x, y = (torch.cat([t.to(world.device), t.to(world.device).flip(0)])[:10] for t in data(3))
@@ -302,7 +304,10 @@ def uneven(world: World) -> float:
     rows = slice(sum(counts[: axis.rank]), sum(counts[: axis.rank + 1]))
     loss_of(model, x[rows], y[rows], "sum").backward()
     replicas.finish(tokens=counts[axis.rank])
-    return worst(*([p.grad for p in m.parameters() if p.grad is not None] for m in (model, whole)))
+    assert (
+        worst(*([p.grad for p in m.parameters() if p.grad is not None] for m in (model, whole)))
+        <= 1e-13
+    )
 
 
 def test_a_step_in_which_no_token_counts_has_gradients_of_zero_and_not_nan() -> None:
@@ -313,11 +318,8 @@ def test_a_step_in_which_no_token_counts_has_gradients_of_zero_and_not_nan() -> 
     assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
-def test_uneven_shares_are_weighed_by_their_tokens(pool: Any) -> None:
-    assert max(pool(4).run(uneven)) <= 1e-13
-
-
-def orders_differ(world: World) -> bool:
+@on_ranks(2)
+def test_ranks_that_reach_their_parameters_in_other_orders_still_agree(world: World) -> None:
     """Ranks reach the layers in opposite orders: the collectives must still pair up."""
     axis = world.whole
     torch.manual_seed(0)
@@ -335,14 +337,11 @@ def orders_differ(world: World) -> bool:
         good &= all(torch.equal(g[0], g[i]) for g in both for i in range(axis.size))
         good &= len(local) == 4
         layers.zero_grad()
-    return good
+    assert good
 
 
-def test_ranks_that_reach_their_parameters_in_other_orders_still_agree(pool: Any) -> None:
-    assert all(pool(2).run(orders_differ))
-
-
-def experts(world: World) -> float:
+@on_ranks(4)
+def test_summed_expert_gradients_are_of_the_mean_over_all_shares_of_the_batch(world: World) -> None:
     """Two experts, one on each expert rank, two data ranks: against both experts in one process.
 
     Expert rank e works on the tokens that *every* expert rank sent it, so its gradient sums over
@@ -364,19 +363,16 @@ def experts(world: World) -> float:
     replicas.finish()
     (sum(both[int(e)](t).square().sum() for t, e in zip(x, routed, strict=True)) / 4).backward()
     assert expert_copy.weight.grad is not None and both[expert].weight.grad is not None
-    return worst([expert_copy.weight.grad], [both[expert].weight.grad])
+    assert worst([expert_copy.weight.grad], [both[expert].weight.grad]) <= 1e-14
 
 
-def test_summed_expert_gradients_are_of_the_mean_over_all_shares_of_the_batch(pool: Any) -> None:
-    assert max(pool(4).run(experts)) <= 1e-14
-
-
-def buckets_of_both(world: World) -> tuple[list[list[int]], list[list[int]]]:
+@on_ranks(2)
+def test_from_the_second_step_on_buckets_are_those_of_ddp(world: World) -> None:
     """DDP's and our bucket sizes in elements, in three steps; the last layer is listed first."""
-    seen: list[list[int]] = []
+    ddp: list[list[int]] = []
 
     def note(_, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations
-        seen[-1].append(bucket.buffer().numel())
+        ddp[-1].append(bucket.buffer().numel())
         future: torch.futures.Future[Tensor] = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
@@ -388,7 +384,7 @@ def buckets_of_both(world: World) -> tuple[list[list[int]], list[list[int]]]:
     wrapped.register_comm_hook(None, note)
     x = torch.ones(1, 60, dtype=F64, device=world.device)
     for _ in range(3):
-        seen.append([])
+        ddp.append([])
         wrapped(x).backward()
     model.zero_grad()
     cap = int(0.04 * 2**20)
@@ -398,15 +394,10 @@ def buckets_of_both(world: World) -> tuple[list[list[int]], list[list[int]]]:
         model(x).backward()
         ours.append([b.flat_N.numel() for b in replicas.buckets])
         replicas.finish()
-    return seen, ours
-
-
-def test_from_the_second_step_on_buckets_are_those_of_ddp(pool: Any) -> None:
-    for ddp, ours in pool(2).run(buckets_of_both):
-        assert len(ddp[0]) == 1, "DDP's first step knows no order yet: one bucket, no overlap"
-        assert len(ours[0]) > 1
-        assert ours[1:] == ddp[1:]
-        assert len(ours[1]) == 4
+    assert len(ddp[0]) == 1, "DDP's first step knows no order yet: one bucket, no overlap"
+    assert len(ours[0]) > 1
+    assert ours[1:] == ddp[1:]
+    assert len(ours[1]) == 4
 
 
 def differing(world: World, what: str) -> str:
@@ -506,7 +497,11 @@ def test_a_step_whose_backward_raised_can_be_followed_by_others(
     ]
 
 
-def give_up_a_backward(world: World, main_grads: bool) -> list[float]:
+@pytest.mark.parametrize("main_grads", [False, True])
+@on_ranks(2)
+def test_a_step_that_is_given_up_after_one_of_its_backwards_is_forgotten(
+    world: World, main_grads: bool
+) -> None:
     """How far each step is off whose first backward was done once before, and forgotten."""
     model, whole = Net(0).to(world.device), Net(0).to(world.device)
     replicas = DataParallel(
@@ -525,15 +520,7 @@ def give_up_a_backward(world: World, main_grads: bool) -> list[float]:
         (2 * loss_of(whole, *(t.to(world.device) for t in data(step)))).backward()
         gradients = [getattr(p, replicas.attribute) for p in model.parameters() if p.requires_grad]
         off.append(worst(gradients, [p.grad for p in whole.parameters() if p.grad is not None]))  # type: ignore[arg-type]
-    return off
-
-
-@pytest.mark.parametrize("main_grads", [False, True])
-def test_a_step_that_is_given_up_after_one_of_its_backwards_is_forgotten(
-    pool: Any, main_grads: bool
-) -> None:
-    for off in pool(2).run(give_up_a_backward, main_grads):
-        assert max(off) < 1e-12
+    assert max(off) < 1e-12
 
 
 def test_what_a_backward_that_raised_has_left_is_not_used() -> None:

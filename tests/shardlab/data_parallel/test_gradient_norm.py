@@ -13,6 +13,7 @@ from shardlab.comm import Axis, World
 from shardlab.data_parallel.gradient_norm import clip, gradient_norm, select_counted
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import Sharding, mark
+from tests.shardlab.pool import on_ranks
 
 F64 = torch.float64
 GRIDS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (2, 4), (8, 1), (1, 8)]  # tensor, pipeline
@@ -97,19 +98,16 @@ def test_a_norm_below_the_limit_leaves_gradients_as_they_are(pool: Any) -> None:
         assert all(gradients == 0 for _, _, gradients in results)
 
 
-def nan_norms(world: World) -> list[float]:
+@on_ranks(2)
+def test_one_rank_s_nan_reaches_all(world: World) -> None:
     parameter = nn.Parameter(torch.zeros(2, device=world.device))
     parameter.grad = torch.full((2,), math.nan if world.rank else 1.0, device=world.device)
     sharding = Sharding(world.whole, 0, 2 * world.size, 2 * world.size)
     mark(parameter, sharding)
     norm = gradient_norm([parameter], world.whole, tensor=world.whole)
     clip([parameter], norm, 1.0)
-    return [float(norm), float(parameter.grad[0])]
-
-
-def test_one_rank_s_nan_reaches_all(pool: Any) -> None:
-    for norm, gradient in pool(2).run(nan_norms):
-        assert math.isnan(norm) and math.isnan(gradient)
+    norm, gradient = [float(norm), float(parameter.grad[0])]
+    assert math.isnan(norm) and math.isnan(gradient)
 
 
 def test_a_parameter_listed_twice_is_counted_once() -> None:
@@ -142,7 +140,8 @@ def test_a_limit_that_is_no_norm_is_refused() -> None:
         clip([], torch.ones(()), 0)
 
 
-def counted_bytes(world: World) -> tuple[list[str], int]:
+@on_ranks(4)
+def test_it_costs_one_all_reduce_of_eight_bytes(world: World) -> None:
     from shardlab.proofs.ledger import Ledger
 
     grid = Grid(world=world, tensor=2, pipeline=2)
@@ -150,9 +149,5 @@ def counted_bytes(world: World) -> tuple[list[str], int]:
     parameters, copies = on_this_rank(grid, world.device)
     with Ledger() as ledger:
         gradient_norm(parameters.values(), model, tensor=grid.tensor, copies=copies)
-    return [e.op for e in ledger.entries], sum(e.payload for e in ledger.entries)
-
-
-def test_it_costs_one_all_reduce_of_eight_bytes(pool: Any) -> None:
-    for ops, payload in pool(4).run(counted_bytes):
-        assert ops == ["all_reduce"] and payload == 8
+    ops, payload = [e.op for e in ledger.entries], sum(e.payload for e in ledger.entries)
+    assert ops == ["all_reduce"] and payload == 8

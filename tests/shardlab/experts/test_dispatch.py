@@ -30,6 +30,7 @@ from shardlab.layers.init import Init
 from shardlab.layers.sharding import copies_of, sharding_of
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.difference import difference, random_like
+from tests.shardlab.pool import on_ranks
 
 H, E = 6, 4
 INIT = Init(std=0.5, dtype=torch.float64)
@@ -153,7 +154,11 @@ def test_a_rank_without_tokens_and_an_expert_without_any_are_no_exception(pool: 
     pool(2).run(adjoint, "all-gather", 1, [0, 0])
 
 
-def uneven(world: World) -> None:
+@pytest.mark.ci
+@on_ranks(2)
+def test_a_checked_world_refuses_to_gather_unequal_tokens_and_says_who_has_how_many(
+    world: World,
+) -> None:
     grid = Grid(world=World(check=True, device=world.device), context=2, expert=2)
     config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch="all-gather"))
     layer = ExpertLayer(
@@ -162,13 +167,6 @@ def uneven(world: World) -> None:
     )  # fmt: skip
     with pytest.raises(RuntimeError, match=r"(?s)rank 0: all_gather of .*\[0, .*rank 1: .*\[4, "):
         layer(random_like(4 * world.rank, 1, H, seed=0))
-
-
-@pytest.mark.ci
-def test_a_checked_world_refuses_to_gather_unequal_tokens_and_says_who_has_how_many(
-    pool: Any,
-) -> None:
-    pool(2).run(uneven)
 
 
 def all_to_one(world: World, kind: str) -> list[float]:
@@ -195,7 +193,9 @@ def test_experts_that_nobody_chooses_learn_nothing_and_hold_nobody_up(pool: Any,
     assert second == [0] * 4
 
 
-def train_on_one_rank(world: World, kind: str) -> float:
+@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
+@on_ranks(2)
+def test_a_rank_whose_experts_are_all_frozen_holds_no_other_up(world: World, kind: str) -> None:
     """Only an expert of the last rank is trained: the first has nothing to train."""
     config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch=kind))
     axes = ExpertAxes.of(Grid(world=world, expert=2))
@@ -208,17 +208,14 @@ def train_on_one_rank(world: World, kind: str) -> float:
         model(rows).square().sum().backward()
     gradients = {name: p.grad for name, p in layer.named_parameters() if p.requires_grad}
     assert len(gradients) == 2 * world.rank
-    return max(
-        (difference(g, whole.get_parameter(n).grad) for n, g in gradients.items()), default=0.0
+    assert (
+        max((difference(g, whole.get_parameter(n).grad) for n, g in gradients.items()), default=0.0)
+        <= 1e-15
     )
 
 
-@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
-def test_a_rank_whose_experts_are_all_frozen_holds_no_other_up(pool: Any, kind: str) -> None:
-    assert max(pool(2).run(train_on_one_rank, kind)) <= 1e-15
-
-
-def compare_tied_scores(world: World) -> float:
+@on_ranks(2)
+def test_experts_that_tie_give_on_two_ranks_what_they_give_on_one(world: World) -> None:
     """A router of zeros: all experts tie, for every token, on every rank."""
     grid = Grid(world=world, expert=2)
     layer = ExpertLayer(CONFIG, "x", axis=Axis.alone(), axes=ExpertAxes.of(grid), init=INIT)
@@ -227,11 +224,7 @@ def compare_tied_scores(world: World) -> float:
         torch.nn.init.zeros_(model.router.weight)
     x = random_like(4, 2, H, seed=0)
     local = x.chunk(2, 1)[world.rank]
-    return difference(layer(local), whole(x).chunk(2, 1)[world.rank])
-
-
-def test_experts_that_tie_give_on_two_ranks_what_they_give_on_one(pool: Any) -> None:
-    assert max(pool(2).run(compare_tied_scores)) <= 1e-15
+    assert difference(layer(local), whole(x).chunk(2, 1)[world.rank]) <= 1e-15
 
 
 def test_one_expert_is_a_feed_forward_pair() -> None:
@@ -255,7 +248,11 @@ def test_a_token_that_all_its_experts_dropped_leaves_as_zero() -> None:
     assert (y_TH[chosen_TE.any(1)] != 0).any(1).all()
 
 
-def recompute(world: World, kind: str) -> float:
+@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
+@on_ranks(2)
+def test_a_recomputed_layer_learns_the_same_and_counts_no_token_twice(
+    world: World, kind: str
+) -> None:
     """Gradients of a layer whose forward runs again in backward."""
     experts = ExpertConfig(
         count=E, ffn=8, dispatch=kind, aux_loss=0.1, global_aux_loss=0.1, scores="sigmoid",
@@ -274,12 +271,7 @@ def recompute(world: World, kind: str) -> float:
         results[-1].append(layer.router.expert_bias)
     for again in results[1:]:
         worst = max(worst, *(difference(a, b) for a, b in zip(again, results[0], strict=True)))
-    return worst
-
-
-@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
-def test_a_recomputed_layer_learns_the_same_and_counts_no_token_twice(pool: Any, kind: str) -> None:
-    assert max(pool(2).run(recompute, kind)) <= 1e-14
+    assert worst <= 1e-14
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -348,7 +340,8 @@ def test_fsdp_refuses_experts_of_which_every_rank_has_others() -> None:
         FSDP(GPT(CONFIG, tensor=Axis.alone(), experts=ExpertAxes.of(whole)), whole.data)
 
 
-def never_strided(world: World) -> None:
+@on_ranks(2)
+def test_strided_rows_and_gradients_cross_as_contiguous_ones_do(world: World) -> None:
     """gloo's all-to-all writes wrong data into what isn't contiguous: none is ever handed to it."""
     layer = ExpertLayer(
         CONFIG, "x", axis=Axis.alone(), axes=ExpertAxes.of(Grid(world=world, expert=2)), init=INIT
@@ -362,7 +355,3 @@ def never_strided(world: World) -> None:
     layer(right).backward(random_like(*y.shape, seed=5))
     assert right.grad is not None and x.grad is not None
     assert difference(x.grad, right.grad) == 0
-
-
-def test_strided_rows_and_gradients_cross_as_contiguous_ones_do(pool: Any) -> None:
-    pool(2).run(never_strided)

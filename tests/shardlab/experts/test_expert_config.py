@@ -16,6 +16,7 @@ from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.training.step import StepGradients
+from tests.shardlab.pool import on_ranks
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"count": 0}, "top_k = 2 of 0 experts: choose at least one expert"),
@@ -88,11 +89,8 @@ def test_a_layout_that_would_count_tokens_or_biases_twice_is_refused() -> None:
             ExpertAxes.of(turned)
 
 
-def of_another_grid(world: World) -> None:
+@on_ranks(2)
+def test_a_model_whose_experts_lie_on_another_grid_is_not_trained(world: World) -> None:
     model = GPT(CONFIG, tensor=Axis.alone(), experts=ExpertAxes.of(Grid(world=world, expert=2)))
     with pytest.raises(ValueError, match="build the model with experts=ExpertAxes"):
         StepGradients(model, Grid(world=world))
-
-
-def test_a_model_whose_experts_lie_on_another_grid_is_not_trained(pool: Any) -> None:
-    pool(2).run(of_another_grid)

@@ -25,6 +25,7 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.training.step import StepGradients
 from tests.shardlab.difference import difference
+from tests.shardlab.pool import on_ranks
 
 STEPS, BATCH, CLIP = 3, 8, 0.4
 CONFIG = GPTConfig(
@@ -268,7 +269,8 @@ def test_experts_beside_a_context_axis_train_and_balance_as_in_one_process(
             assert max(worst.values()) <= 1e-12, (case, worst)
 
 
-def freeze_on_one_rank(world: World) -> float:
+@on_ranks(2)
+def test_a_rank_without_an_expert_to_train_counts_its_tokens_with_the_others(world: World) -> None:
     """Tokens are counted, and rank 0 has no expert to train; uneven shares."""
     config = replace(CONFIG, experts=PLAIN)
     grid = Grid(world=world, expert=2)
@@ -286,11 +288,10 @@ def freeze_on_one_rank(world: World) -> float:
     right = {name: p.grad for name, p in whole.named_parameters() if p.grad is not None}
     squares = torch.stack([gradient.square().sum() for gradient in right.values()])
     by_name = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return max(
-        abs(float(norm / squares.sum().sqrt()) - 1),
-        *(difference(gradient, right[name]) for name, gradient in by_name.items()),
+    assert (
+        max(
+            abs(float(norm / squares.sum().sqrt()) - 1),
+            *(difference(gradient, right[name]) for name, gradient in by_name.items()),
+        )
+        <= 1e-12
     )
-
-
-def test_a_rank_without_an_expert_to_train_counts_its_tokens_with_the_others(pool: Any) -> None:
-    assert max(pool(2).run(freeze_on_one_rank)) <= 1e-12

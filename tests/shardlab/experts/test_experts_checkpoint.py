@@ -20,8 +20,9 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
-from shardlab.training.checkpoint import CheckpointError, parameter_runs
+from shardlab.training.checkpoint import CheckpointError, slices
 from tests.shardlab.fsdp_models import gathered, sliced
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.training.test_checkpoint import fake_gradient
 
 CONFIG = GPTConfig(
@@ -100,7 +101,9 @@ def test_experts_go_on_from_any_other_grid_bit_for_bit(pool: Any, tmp_path: Path
         assert {name for state in after for name in state} == right.keys()
 
 
-def load_into_more_experts(world: World, folder: str) -> None:
+@on_ranks(2)
+def test_a_checkpoint_of_other_experts_is_refused(world: World, tmp_path: Path) -> None:
+    folder = str(tmp_path)
     model, optimizer, grid = setting(world, {"expert": 2})
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
     fewer = ExpertConfig(count=2, ffn=8)
@@ -110,10 +113,6 @@ def load_into_more_experts(world: World, folder: str) -> None:
     )  # fmt: skip
     with pytest.raises(CheckpointError, match="of another model: bias = False"):
         checkpoint.load(folder, model=larger, grid=grid)
-
-
-def test_a_checkpoint_of_other_experts_is_refused(pool: Any, tmp_path: Path) -> None:
-    pool(2).run(load_into_more_experts, str(tmp_path))
 
 
 # ------------------------------------------------------------------ experts inside FSDP
@@ -204,13 +203,13 @@ def save_without(world: World, folder: str, name: str, key: str) -> tuple[str, i
     model, optimizer, grid = sharded(world, "FULL_SHARD", CONFIG, seed=0)
     sharded_step(model, optimizer, 0)
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record={"save": 1})
-    boxes, path = parameter_runs.ParameterRun.slice_tensor, f"{key}/{name}"
+    boxes, path = slices.ParameterRun.slice_tensor, f"{key}/{name}"
 
-    def without(part: parameter_runs.ParameterRun, at: str, alike: Tensor) -> Any:
+    def without(part: slices.ParameterRun, at: str, alike: Tensor) -> Any:
         return (replace(box, writes=box.writes and at != path) for box in boxes(part, at, alike))
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(CheckpointError) as error:
-        patch.setattr(parameter_runs.ParameterRun, "slice_tensor", without)
+        patch.setattr(slices.ParameterRun, "slice_tensor", without)
         checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record={"save": 2})
     return str(error.value), checkpoint.load(folder, model=model, grid=grid)["save"]
 

@@ -33,6 +33,7 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
+from tests.shardlab.pool import on_ranks
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy
@@ -94,8 +95,9 @@ def test_frozen_parameters_get_no_gradient_and_the_others_theirs(pool: Pool) -> 
     pool(2).run(frozen)
 
 
+@on_ranks(2)
 @on_default_device
-def frozen_steps(world: World) -> None:
+def test_ten_adamw_steps_leave_frozen_parameters_where_they_were(world: World) -> None:
     whole, module = freeze("mixed"), freeze("mixed")
     train_whole(whole, world.size, "adamw")
     model = FSDP(module, world.whole, units=module.blocks)
@@ -108,12 +110,9 @@ def frozen_steps(world: World) -> None:
     assert furthest(gathered_parameters(model), dict(whole.named_parameters())) < TOLERANCE
 
 
-def test_ten_adamw_steps_leave_frozen_parameters_where_they_were(pool: Pool) -> None:
-    pool(2).run(frozen_steps)
-
-
+@on_ranks(2)
 @on_default_device
-def frozen_memory(world: World) -> None:
+def test_a_frozen_unit_is_released_as_soon_as_its_inputs_have_their_gradients(world: World) -> None:
     module = freeze("backbone")
     module.positions.requires_grad_(True)  # so that every block has an input that wants a gradient
     model = FSDP(module, world.whole, units=module.blocks)
@@ -123,12 +122,9 @@ def frozen_memory(world: World) -> None:
     assert peak.parameters == (root + 2 * block) * 8
 
 
-def test_a_frozen_unit_is_released_as_soon_as_its_inputs_have_their_gradients(pool: Pool) -> None:
-    pool(2).run(frozen_memory)
-
-
+@on_ranks(2)
 @on_default_device
-def thawed(world: World) -> None:
+def test_a_unit_can_be_frozen_for_a_while_by_its_shard(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
     model.units[1].flats[0].shard_f.requires_grad_(False)
@@ -142,12 +138,9 @@ def thawed(world: World) -> None:
     assert furthest(gathered_gradients(model), gradients_of(whole, world.size)) < TOLERANCE
 
 
-def test_a_unit_can_be_frozen_for_a_while_by_its_shard(pool: Pool) -> None:
-    pool(2).run(thawed)
-
-
+@on_ranks(2)
 @on_default_device
-def thawed_too_late(world: World) -> None:
+def test_a_unit_that_was_frozen_from_the_first_can_not_be_thawed_unseen(world: World) -> None:
     model = FSDP(module := freeze("backbone"), world.whole, units=module.blocks)
     model(*batch(world.rank, 0)).backward()
     model.units[1].flats[0].shard_f.requires_grad_(True)
@@ -155,12 +148,9 @@ def thawed_too_late(world: World) -> None:
         model(*batch(world.rank, 1))
 
 
-def test_a_unit_that_was_frozen_from_the_first_can_not_be_thawed_unseen(pool: Pool) -> None:
-    pool(2).run(thawed_too_late)
-
-
+@on_ranks(2)
 @on_default_device
-def given_up(world: World) -> None:
+def test_a_gradient_that_is_held_and_given_up_is_in_no_later_one(world: World) -> None:
     model = FSDP(module := Transformer(), world.whole, units=module.blocks)
     with model.no_sync():
         model(*batch(world.rank, 7)).backward()
@@ -170,15 +160,12 @@ def given_up(world: World) -> None:
     assert furthest(gathered_gradients(model), expected) < TOLERANCE
 
 
-def test_a_gradient_that_is_held_and_given_up_is_in_no_later_one(pool: Pool) -> None:
-    pool(2).run(given_up)
-
-
 # ---------------------------------------------------------------------- tied parameters
 
 
+@on_ranks(2)
 @on_default_device
-def tied_across(world: World) -> None:
+def test_a_tie_across_units_is_refused_and_one_within_a_unit_is_one_gradient(world: World) -> None:
     module = Transformer()
     module.blocks[2].up.weight = module.blocks[1].up.weight
     with pytest.raises(
@@ -206,10 +193,6 @@ def tied_within() -> Transformer:
     return module
 
 
-def test_a_tie_across_units_is_refused_and_one_within_a_unit_is_one_gradient(pool: Pool) -> None:
-    pool(2).run(tied_across)
-
-
 # ---------------------------------------------------------------------- units used otherwise
 
 
@@ -233,8 +216,9 @@ class Path(Transformer):
         return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+@on_ranks(2)
 @on_default_device
-def paths(world: World) -> None:
+def test_units_that_run_twice_or_never_are_reduced_once_or_not_at_all(world: World) -> None:
     prefetches = [None, BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST]
     for path in ([0, 1, 0, 2], [0, 0, 0], [2, 1], [1, 0, 2, 0, 1]):
         for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP):
@@ -253,10 +237,6 @@ def paths(world: World) -> None:
     compare(world, lambda: Path([0, 1, 2], keeps=True))
 
 
-def test_units_that_run_twice_or_never_are_reduced_once_or_not_at_all(pool: Pool) -> None:
-    pool(2).run(paths)
-
-
 class UpDown(nn.Module):
     def __init__(self, block: Any) -> None:
         super().__init__()
@@ -266,8 +246,9 @@ class UpDown(nn.Module):
         return x + self.down(self.up(x))
 
 
+@on_ranks(2)
 @on_default_device
-def partly(world: World) -> None:
+def test_a_parameter_that_is_not_used_counts_as_zero_and_its_unit_is_reduced(world: World) -> None:
     def make() -> Transformer:
         module = Transformer()
         for i, block in enumerate(module.blocks):
@@ -275,10 +256,6 @@ def partly(world: World) -> None:
         return module
 
     compare(world, make)
-
-
-def test_a_parameter_that_is_not_used_counts_as_zero_and_its_unit_is_reduced(pool: Pool) -> None:
-    pool(2).run(partly)
 
 
 @dataclass
@@ -312,17 +289,14 @@ def wrapped(last: Callable[[Tensor], Any]) -> Transformer:
     return module
 
 
+@on_ranks(2)
 @on_default_device
-def outputs(world: World) -> None:
+def test_outputs_may_be_mappings_and_dataclasses_but_not_opaque(world: World) -> None:
     compare(world, lambda: wrapped(lambda y: y))
     module = wrapped(Opaque)
     model = FSDP(module, world.whole, units=module.blocks)
     with pytest.raises(RuntimeError, match=r"unit blocks\.2 ran with gradients enabled"):
         model(*batch(world.rank, 0))
-
-
-def test_outputs_may_be_mappings_and_dataclasses_but_not_opaque(pool: Pool) -> None:
-    pool(2).run(outputs)
 
 
 # ---------------------------------------------------------------------- activation checkpointing
@@ -364,8 +338,11 @@ class Inside(nn.Module):
         return checkpoint(self.block, x, use_reentrant=self.reentrant)  # type: ignore[no-any-return]
 
 
+@on_ranks(2)
 @on_default_device
-def checkpoints(world: World) -> None:
+def test_activation_checkpointing_of_either_kind_adds_no_gather_and_no_reduction(
+    world: World,
+) -> None:
     for reentrant in (False, True):
         for where in ("unit", "inside", "two"):
             for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
@@ -385,17 +362,12 @@ def checkpoints(world: World) -> None:
     assert furthest(gathered_gradients(model), expected) < TOLERANCE
 
 
-def test_activation_checkpointing_of_either_kind_adds_no_gather_and_no_reduction(
-    pool: Pool,
-) -> None:
-    pool(2).run(checkpoints)
-
-
 # ---------------------------------------------------------------------- several backwards
 
 
+@on_ranks(2)
 @on_default_device
-def several(world: World) -> None:
+def test_backwards_may_follow_several_forwards_or_repeat(world: World) -> None:
     data, more = batch(world.rank, 0), batch(world.rank, 1)
     whole = Transformer()
     expected = gradients_of(whole, world.size, (0, 1))
@@ -420,12 +392,9 @@ def several(world: World) -> None:
         assert unsharded_bytes(model.flats) == 0
 
 
-def test_backwards_may_follow_several_forwards_or_repeat(pool: Pool) -> None:
-    pool(2).run(several)
-
-
+@on_ranks(2)
 @on_default_device
-def frozen_twice(world: World) -> None:
+def test_a_second_backward_finds_frozen_parameters_too(world: World) -> None:
     whole, module = freeze("below"), freeze("below")
     model = FSDP(module, world.whole, units=module.blocks)
     loss = model(*batch(world.rank, 0))
@@ -435,12 +404,11 @@ def frozen_twice(world: World) -> None:
     assert furthest(gathered_gradients(model), expected) < TOLERANCE
 
 
-def test_a_second_backward_finds_frozen_parameters_too(pool: Pool) -> None:
-    pool(2).run(frozen_twice)
-
-
+@on_ranks(2)
 @on_default_device
-def input_only(world: World) -> None:
+def test_a_gradient_for_the_input_alone_reduces_nothing_and_leaves_nothing_full(
+    world: World,
+) -> None:
     """A gradient for an input alone reads every unit and reduces none."""
     block = Block(8, 2).double()
     model = FSDP(nn.Sequential(block), world.whole, units=[block])
@@ -455,17 +423,14 @@ def input_only(world: World) -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_a_gradient_for_the_input_alone_reduces_nothing_and_leaves_nothing_full(
-    pool: Pool,
-) -> None:
-    pool(2).run(input_only)
-
-
 # ---------------------------------------------------------------------- evaluation
 
 
+@on_ranks(2)
 @on_default_device
-def evaluation(world: World) -> None:
+def test_evaluation_between_steps_sees_the_newest_parameters_and_leaves_none_full(
+    world: World,
+) -> None:
     data = batch(world.rank, 3)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         module, whole = Transformer(), Transformer()
@@ -487,14 +452,9 @@ def evaluation(world: World) -> None:
         assert furthest(gathered_parameters(model), dict(whole.named_parameters())) < TOLERANCE
 
 
-def test_evaluation_between_steps_sees_the_newest_parameters_and_leaves_none_full(
-    pool: Pool,
-) -> None:
-    pool(2).run(evaluation)
-
-
+@on_ranks(2)
 @on_default_device
-def check_held_storage(world: World) -> None:
+def test_gathered_holds_all_parameters_for_reading_and_writes_none_back(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
     with pytest.raises(RuntimeError, match=r"head\.weight is sharded|embedding\.weight is sharded"):
@@ -508,10 +468,6 @@ def check_held_storage(world: World) -> None:
         module.blocks[1].up.bias.zero_()
     again = gathered_parameters(model)
     assert torch.equal(again["blocks.1.up.bias"], whole.blocks[1].up.bias)
-
-
-def test_gathered_holds_all_parameters_for_reading_and_writes_none_back(pool: Pool) -> None:
-    pool(2).run(check_held_storage)
 
 
 # ---------------------------------------------------------------------- sizes, norm
@@ -538,18 +494,16 @@ class Odd(nn.Module):
         return (x.expand(4, 2).t() * targets.double().mean()).sum()
 
 
+@pytest.mark.parametrize("size", [2, 8])
+@on_ranks("size")
 @on_default_device
-def odd(world: World) -> None:
+def test_parameters_smaller_than_the_axis_are_padded_and_right(world: World) -> None:
     compare(world, Odd)
 
 
-@pytest.mark.parametrize("size", [2, 8])
-def test_parameters_smaller_than_the_axis_are_padded_and_right(pool: Pool, size: int) -> None:
-    pool(size).run(odd)
-
-
+@on_ranks(4)
 @on_default_device
-def norm(world: World) -> None:
+def test_clipping_counts_every_parameter_once_whatever_the_strategy(world: World) -> None:
     whole = Transformer()
     gradients_of(whole, world.size)
     expected = torch.nn.utils.clip_grad_norm_(whole.parameters(), 0.1)
@@ -575,12 +529,9 @@ def norm(world: World) -> None:
                 model.clip_grad_norm_(0.1, axis=world.whole)
 
 
-def test_clipping_counts_every_parameter_once_whatever_the_strategy(pool: Pool) -> None:
-    pool(4).run(norm)
-
-
+@on_ranks(2)
 @on_default_device
-def refusals(world: World) -> None:
+def test_what_can_not_be_sharded_is_refused_with_what_to_do(world: World) -> None:
     module = Transformer()
     with pytest.raises(ValueError, match="are not modules of the model"):
         FSDP(module, world.whole, units=[nn.Linear(1, 1)])
@@ -591,7 +542,3 @@ def refusals(world: World) -> None:
         model.to(torch.float32)
     with pytest.raises(ValueError, match="holds an FSDP already"):
         FSDP(nn.Sequential(model), world.whole)
-
-
-def test_what_can_not_be_sharded_is_refused_with_what_to_do(pool: Pool) -> None:
-    pool(2).run(refusals)

@@ -25,6 +25,7 @@ from tests.shardlab.fsdp_models import (
     train_sharded,
     train_whole,
 )
+from tests.shardlab.pool import on_ranks
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy
@@ -60,8 +61,9 @@ def test_parameters_travel_in_param_dtype_gradients_in_reduce_dtype_and_shards_k
     pool(2).run(dtypes)
 
 
+@on_ranks(2)
 @on_default_device
-def accumulates(world: World) -> None:
+def test_gradients_without_sync_add_up_in_reduce_dtype(world: World) -> None:
     """Sixty-four equal gradients add up in fp32; bf16 would stop growing at some 2⁸ of one."""
     module = Transformer(dtype=FP32)
     model = FSDP(
@@ -78,12 +80,9 @@ def accumulates(world: World) -> None:
     assert furthest(many, {name: 64 * grad for name, grad in once.items()}) < 1e-5
 
 
-def test_gradients_without_sync_add_up_in_reduce_dtype(pool: Pool) -> None:
-    pool(2).run(accumulates)
-
-
+@on_ranks(2)
 @on_default_device
-def inputs(world: World) -> None:
+def test_inputs_are_cast_unless_told_not_to(world: World) -> None:
     linear = torch.nn.Linear(4, 4)
     x = torch.ones(2, 4)
     model = FSDP(linear, world.whole, mixed_precision=MixedPrecision(BF16))
@@ -98,10 +97,6 @@ def inputs(world: World) -> None:
         raise AssertionError("bf16 weights met fp32 inputs")
 
 
-def test_inputs_are_cast_unless_told_not_to(pool: Pool) -> None:
-    pool(2).run(inputs)
-
-
 # Largest relative error over the parameters' gradients after one step, and over the parameters
 # after ten steps of SGD; (param_dtype, reduce_dtype) over fp32 shards.
 ENVELOPES: dict[tuple[torch.dtype | None, torch.dtype | None], tuple[float, float]] = {
@@ -112,8 +107,9 @@ ENVELOPES: dict[tuple[torch.dtype | None, torch.dtype | None], tuple[float, floa
 }
 
 
+@on_ranks(2)
 @on_default_device
-def measure(world: World) -> dict[str, tuple[float, float]]:
+def test_each_pair_of_dtypes_stays_in_its_measured_envelope(world: World) -> None:
     whole = Transformer()
     _, gradients = train_whole(whole, world.size, "sgd")
     expected: dict[str, Tensor] = dict(whole.named_parameters())
@@ -131,11 +127,6 @@ def measure(world: World) -> dict[str, tuple[float, float]]:
             furthest(first, gradients[0]),
             furthest(last, expected),
         )
-    return errors_by_case
-
-
-def test_each_pair_of_dtypes_stays_in_its_measured_envelope(pool: Pool) -> None:
-    for results in pool(2).run(measure):
-        for case, errors in results.items():
-            limits = next(e for dtypes, e in ENVELOPES.items() if case.startswith(str(dtypes)))
-            assert errors[0] < limits[0] and errors[1] < limits[1], (case, errors)
+    for case, errors in errors_by_case.items():
+        limits = next(e for dtypes, e in ENVELOPES.items() if case.startswith(str(dtypes)))
+        assert errors[0] < limits[0] and errors[1] < limits[1], (case, errors)

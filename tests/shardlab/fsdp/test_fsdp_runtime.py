@@ -32,6 +32,7 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
+from tests.shardlab.pool import on_ranks
 
 PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST
 S = ShardingStrategy
@@ -57,8 +58,11 @@ def traffic(ledger: Ledger) -> Traffic:
     return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
 
 
+@on_ranks(4)
 @on_default_device
-def count(world: World) -> list[str]:
+def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accumulation(
+    world: World,
+) -> None:
     data = batch(world.rank, 0)
     half = world.size // 2
     first = world.rank // half * half
@@ -107,27 +111,17 @@ def count(world: World) -> list[str]:
                 wrong.append(
                     f"{settings} {micro=} {synced=}:\n{ledger.summary()}\n{expected_traffic}"
                 )
-    return wrong
+    assert not wrong, "\n".join(wrong)
 
 
-def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accumulation(
-    pool: Pool,
-) -> None:
-    for wrong in pool(4).run(count):
-        assert not wrong, "\n".join(wrong)
-
-
+@on_ranks(4)
 @on_default_device
-def layout_by_formula(world: World) -> None:
+def test_flat_parameters_have_the_length_that_the_formula_says(world: World) -> None:
     model = sharded(world)
     for flat in model.flats:
         numels = [leaf.numel() for leaf in flat.leaves]
         expected = formulas.flat_elements(numels, world.size, alignment=8, aligned_end=True)
         assert flat.layout.numel == expected
-
-
-def test_flat_parameters_have_the_length_that_the_formula_says(pool: Pool) -> None:
-    pool(4).run(layout_by_formula)
 
 
 # ---------------------------------------------------------------------- what is held
@@ -172,8 +166,9 @@ def watched(model: FSDP) -> Iterator[Peak]:
             hook.remove()
 
 
+@on_ranks(2)
 @on_default_device
-def memory(world: World) -> None:
+def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(world: World) -> None:
     layers = 5
     cases: list[tuple[dict[str, Any], int, int]] = [  # settings, units beside the root, itemsize
         ({"backward_prefetch": None}, 1, 8),
@@ -201,12 +196,9 @@ def memory(world: World) -> None:
             assert all(g._buffer_F is None for unit in model.units for g in unit.gradients)
 
 
-def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(pool: Pool) -> None:
-    pool(2).run(memory)
-
-
+@on_ranks(2)
 @on_default_device
-def nothing_beside_the_shard(world: World) -> None:
+def test_without_sharding_the_shard_itself_is_computed_with(world: World) -> None:
     model = sharded(world, strategy=S.NO_SHARD)
     with watched(model) as peak:
         step(model, world.rank)
@@ -215,15 +207,14 @@ def nothing_beside_the_shard(world: World) -> None:
         assert flat.full_F.data_ptr() == flat.shard_f.data_ptr()
 
 
-def test_without_sharding_the_shard_itself_is_computed_with(pool: Pool) -> None:
-    pool(2).run(nothing_beside_the_shard)
-
-
 # ---------------------------------------------------------------------- what may not happen
 
 
+@on_ranks(2)
 @on_default_device
-def double_gather(world: World) -> None:
+def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_freed(
+    world: World,
+) -> None:
     model = sharded(world)
     unit = model.units[1]
     with pytest.raises(IllegalTransition, match=r"unit blocks.0 is SHARDED and can't release"):
@@ -241,14 +232,11 @@ def double_gather(world: World) -> None:
     assert unsharded_bytes(unit.flats) == 0
 
 
-def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_freed(
-    pool: Pool,
-) -> None:
-    pool(2).run(double_gather)
-
-
+@on_ranks(2)
 @on_default_device
-def stale(world: World) -> None:
+def test_a_forward_after_the_optimizer_step_never_sees_parameters_gathered_before_it(
+    world: World,
+) -> None:
     data = batch(world.rank, 0)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         for fused in (False, True):  # a fused step leaves no trace in version counters
@@ -266,14 +254,11 @@ def stale(world: World) -> None:
                 assert abs(model(*data).item() - whole(*data).item()) < 1e-13
 
 
-def test_a_forward_after_the_optimizer_step_never_sees_parameters_gathered_before_it(
-    pool: Pool,
-) -> None:
-    pool(2).run(stale)
-
-
+@on_ranks(2)
 @on_default_device
-def stale_while_held(world: World) -> None:
+def test_full_parameters_that_are_kept_are_gathered_anew_once_the_shards_are_written_to(
+    world: World,
+) -> None:
     data = batch(world.rank, 0)
     model = sharded(world, strategy=S.SHARD_GRAD_OP)
     with model.no_sync():
@@ -293,14 +278,9 @@ def stale_while_held(world: World) -> None:
     assert doubled == sharded(world)(*data).item()
 
 
-def test_full_parameters_that_are_kept_are_gathered_anew_once_the_shards_are_written_to(
-    pool: Pool,
-) -> None:
-    pool(2).run(stale_while_held)
-
-
+@on_ranks(2)
 @on_default_device
-def step_between(world: World) -> None:
+def test_an_optimizer_step_between_forward_and_backward_is_refused(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         model = sharded(world, strategy=strategy)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -309,10 +289,6 @@ def step_between(world: World) -> None:
         optimizer.step()
         with pytest.raises(RuntimeError, match="changed between forward and backward"):
             loss.backward()
-
-
-def test_an_optimizer_step_between_forward_and_backward_is_refused(pool: Pool) -> None:
-    pool(2).run(step_between)
 
 
 # ---------------------------------------------------------------------- the order of forward
@@ -339,8 +315,11 @@ def gathers(world: World, model: FSDP, path: list[int], number: int) -> tuple[in
     return ledger.total("all_gather", phase="").count, ledger.total("all_gather").count
 
 
+@on_ranks(2)
 @on_default_device
-def deviation(world: World) -> list[float]:
+def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_one(
+    world: World,
+) -> None:
     module, whole = Reordered(), Reordered()
     model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
     errors, paths = [], [[0, 1, 2], [0, 1, 2], [2, 1, 0], [2, 1, 0], [2, 1], [0, 1, 0, 2]]
@@ -360,14 +339,7 @@ def deviation(world: World) -> list[float]:
             (whole(*batch(rank, number)) / world.size).backward()
     expected = {n: p.grad for n, p in whole.named_parameters() if p.grad is not None}
     errors.append(furthest(gathered_gradients(model), expected))
-    return errors
-
-
-def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_one(
-    pool: Pool,
-) -> None:
-    for errors in pool(2).run(deviation):
-        assert max(errors) < 1e-12
+    assert max(errors) < 1e-12
 
 
 @on_default_device
@@ -396,8 +368,9 @@ def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(
     assert "what this one does, gather blocks.2.flat_shard" in second
 
 
+@on_ranks(2)
 @on_default_device
-def early(world: World) -> None:
+def test_a_gather_starts_one_unit_before_its_use(world: World) -> None:
     """The order in which gathers start, against that in which units are needed."""
     model = sharded(world, forward_prefetch=True)
     step(model, world.rank)
@@ -426,10 +399,6 @@ def early(world: World) -> None:
         Unit.start_gather, Unit.finish_gather = start, finish  # type: ignore[method-assign]
 
 
-def test_a_gather_starts_one_unit_before_its_use(pool: Pool) -> None:
-    pool(2).run(early)
-
-
 # ---------------------------------------------------------------------- after a fault
 
 
@@ -441,8 +410,11 @@ def raise_fault(_: Tensor) -> None:
     raise FaultError
 
 
+@on_ranks(2)
 @on_default_device
-def recovers(world: World) -> list[float]:
+def test_after_a_forward_or_backward_that_raised_training_goes_on_as_if_it_had_not_been(
+    world: World,
+) -> None:
     whole = Transformer()
     train_whole(whole, world.size, "sgd", steps=2)
     module = Transformer()
@@ -465,11 +437,5 @@ def recovers(world: World) -> list[float]:
         optimizer.step()
         optimizer.zero_grad()
     assert unsharded_bytes(model.flats) == 0
-    return [furthest(gathered_parameters(model), dict(whole.named_parameters()))]
-
-
-def test_after_a_forward_or_backward_that_raised_training_goes_on_as_if_it_had_not_been(
-    pool: Pool,
-) -> None:
-    for errors in pool(2).run(recovers):
-        assert max(errors) < 1e-12
+    errors = [furthest(gathered_parameters(model), dict(whole.named_parameters()))]
+    assert max(errors) < 1e-12

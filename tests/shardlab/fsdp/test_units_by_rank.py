@@ -18,6 +18,7 @@ from shardlab.fsdp.life_cycle import ParameterState
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import random_like
 from tests.shardlab.fsdp_models import gathered_gradients
+from tests.shardlab.pool import on_ranks
 
 HIDDEN, STEPS = 6, 3
 
@@ -65,8 +66,14 @@ def batch(step: int, rank: int) -> Tensor:
     return random_like(3, HIDDEN, seed=10 * step + rank)
 
 
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.parametrize("uses", USES)
+@pytest.mark.parametrize("prefetch", ["BACKWARD_PRE", "BACKWARD_POST", None])
+@on_ranks(2)
 @on_default_device
-def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> None:
+def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
+    world: World, uses: str, strategy: str, prefetch: str | None
+) -> None:
     wrapped, alone = Mixture().double(), Mixture().double()
     model = FSDP(
         wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy],
@@ -85,17 +92,10 @@ def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> Non
         model.zero_grad()
 
 
-@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
-@pytest.mark.parametrize("uses", USES)
-@pytest.mark.parametrize("prefetch", ["BACKWARD_PRE", "BACKWARD_POST", None])
-def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
-    pool: Any, uses: str, strategy: str, prefetch: str | None
-) -> None:
-    pool(2).run(trained, uses, strategy, prefetch)
-
-
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+@on_ranks(2)
 @on_default_device
-def mixed(world: World) -> None:
+def test_a_rank_that_leaves_the_order_alone_is_told_before_anything_mixes(world: World) -> None:
     """In the second step rank 1 runs the units in another order."""
     world = World(device=world.device, timeout=6.0)
     wrapped = Mixture().double()
@@ -123,8 +123,13 @@ def counted_differently(world: World, strategy: str, first: int | None, second: 
         y.square().sum().backward()
 
 
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+@on_ranks(2)
 @on_default_device
-def diverged(world: World, strategy: str) -> None:
+def test_ranks_that_part_after_a_common_change_are_told_before_gradients_mix(
+    world: World, strategy: str
+) -> None:
     """All ranks leave the order at the same place, and part afterwards."""
     wrapped = Mixture().double()
     model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
@@ -134,8 +139,13 @@ def diverged(world: World, strategy: str) -> None:
         y.square().sum().backward()
 
 
+@pytest.mark.parametrize("through", ["norm", "forward"])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+@on_ranks(2)
 @on_default_device
-def diverged_unseen(world: World, through: str) -> None:
+def test_ranks_that_run_other_units_are_told_before_the_next_step(
+    world: World, through: str
+) -> None:
     """Where no backward tells, the next step does."""
     wrapped = Mixture().double()
     model = FSDP(wrapped, world.whole, units=wrapped.experts)
@@ -146,11 +156,6 @@ def diverged_unseen(world: World, through: str) -> None:
             model.clip_grad_norm_(1.0)
         else:
             model(batch(2, world.rank), ALL, BOTH, ALL)
-
-
-@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-def test_a_rank_that_leaves_the_order_alone_is_told_before_anything_mixes(pool: Any) -> None:
-    pool(2).run(mixed)
 
 
 @pytest.mark.parametrize("strategy", ["SHARD_GRAD_OP", "NO_SHARD"])
@@ -170,8 +175,11 @@ def test_ranks_that_run_unequally_many_units_in_the_first_forward_are_told_at_on
     pool(2).run(counted_differently, strategy, None, second)
 
 
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+@on_ranks(2)
 @on_default_device
-def change_alike(world: World, strategy: str) -> None:
+def test_all_ranks_may_run_other_units_in_each_step(world: World, strategy: str) -> None:
     """Every rank runs other units in each step, alike."""
     wrapped, alone = Mixture().double(), Mixture().double()
     model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
@@ -188,23 +196,3 @@ def change_alike(world: World, strategy: str) -> None:
             torch.testing.assert_close(unit_gradient, grad, rtol=1e-12, atol=1e-12, msg=name)
         model.zero_grad()
         assert not any(unit.state is ParameterState.UNSHARDED for unit in model.units)
-
-
-@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
-@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-def test_all_ranks_may_run_other_units_in_each_step(pool: Any, strategy: str) -> None:
-    pool(2).run(change_alike, strategy)
-
-
-@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
-@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-def test_ranks_that_part_after_a_common_change_are_told_before_gradients_mix(
-    pool: Any, strategy: str
-) -> None:
-    pool(2).run(diverged, strategy)
-
-
-@pytest.mark.parametrize("through", ["norm", "forward"])
-@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-def test_ranks_that_run_other_units_are_told_before_the_next_step(pool: Any, through: str) -> None:
-    pool(2).run(diverged_unseen, through)

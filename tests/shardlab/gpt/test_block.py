@@ -14,6 +14,7 @@ from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layer_twins import layer_errors
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import ReferenceBlock
 
 S, B, H, HEADS = 8, 2, 16, 8
@@ -26,21 +27,18 @@ def block_of(world: World, sequence_parallel: bool) -> Block:
     return Block(CONFIG, "block", axis=world.whole, sequence_parallel=sequence_parallel, init=init)
 
 
-def compare(world: World, sequence_parallel: bool) -> dict[str, float]:
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@on_ranks("size")
+def test_block_equals_the_reference_block(world: World, sequence_parallel: bool) -> None:
     layer = block_of(world, sequence_parallel)
     reference = ReferenceBlock(H, HEADS, HEADS, 4 * H, bias=True).double().to(world.device)
     with torch.no_grad():
         for parameter in reference.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    return layer_errors(layer, reference, x, world.whole, sequence_parallel=sequence_parallel)
-
-
-@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_block_equals_the_reference_block(pool, size, sequence_parallel) -> None:
-    for errors in pool(size).run(compare, sequence_parallel):
-        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
+    errors = layer_errors(layer, reference, x, world.whole, sequence_parallel=sequence_parallel)
+    assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
 
 
 def count(
@@ -78,7 +76,8 @@ def test_under_sequence_parallelism_each_sum_is_cut_in_two(pool, fused: bool) ->
     ]
 
 
-def compiled(world: World) -> list[bool]:
+@on_ranks(2)
+def test_a_compiled_layer_computes_the_same(world: World) -> None:
     """What compiling leaves as it is of the feed-forward pair; its graph breaks at collectives."""
     layer = block_of(world, True).mlp
     x = torch.randn(S // world.size, B, H, dtype=torch.float64, device=world.device)
@@ -86,8 +85,4 @@ def compiled(world: World) -> list[bool]:
     for call in (layer, torch.compile(layer, backend="eager")):
         y = call(x)
         results.append([y, *torch.autograd.grad(y.sum(), list(layer.parameters()))])
-    return [torch.equal(a, b) for a, b in zip(*results, strict=True)]
-
-
-def test_a_compiled_layer_computes_the_same(pool) -> None:
-    assert pool(2).run(compiled) == [[True] * 5] * 2
+    assert [torch.equal(a, b) for a, b in zip(*results, strict=True)] == [True] * 5

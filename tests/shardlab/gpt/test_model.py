@@ -33,6 +33,7 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.sharding import load_whole, whole
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import ReferenceGPT, random_weights, relative_error
 
 SIZES = [1, 2, 4, 8]
@@ -157,7 +158,13 @@ def test_two_stages_one_after_the_other_equal_the_whole_model(
         assert off(actual, expected_step(label)) == {}
 
 
-def trained(world: World, optimizer: str, sequence_parallel: bool) -> Values:
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@sequence_parallel_or_not
+@pytest.mark.parametrize("size", SIZES)
+@on_ranks("size")
+def test_ten_steps_end_at_the_unsharded_parameters(
+    world: World, sequence_parallel: bool, optimizer: str
+) -> None:
     model = sharded(world, "tied", torch.float64, sequence_parallel=sequence_parallel)
     kind, options = OPTIMIZERS[optimizer]
     steps = kind(model.parameters(), **options)
@@ -167,7 +174,8 @@ def trained(world: World, optimizer: str, sequence_parallel: bool) -> Values:
         partial_gradients.reduce(model, model.tensor)
         steps.step()
         steps.zero_grad()
-    return {name: without_key_bias(name, whole(p)).cpu() for name, p in model.named_parameters()}
+    actual = {name: without_key_bias(name, whole(p)).cpu() for name, p in model.named_parameters()}
+    assert off(actual, expected_trained(optimizer)) == {}
 
 
 @cache
@@ -193,16 +201,6 @@ def without_key_bias(name: str, parameter: Tensor) -> Tensor:
     return parameter.view(BASE["heads"], 3, -1)[:, [0, 2]]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@sequence_parallel_or_not
-@pytest.mark.parametrize("size", SIZES)
-def test_ten_steps_end_at_the_unsharded_parameters(
-    pool, size, sequence_parallel, optimizer
-) -> None:
-    for actual in pool(size).run(trained, optimizer, sequence_parallel):
-        assert off(actual, expected_trained(optimizer)) == {}
-
-
 # What (logits, loss, any gradient) may be off by, from the table above.
 ENVELOPES = {torch.float32: (1e-6, 4e-7, 2e-6), torch.bfloat16: (2e-2, 4e-3, 6e-2)}
 
@@ -223,7 +221,12 @@ def test_low_precision_stays_within_the_measured_envelope(
         assert all(w <= limit for w, limit in zip(worst, limits, strict=True)), (worst, limits)
 
 
-def autocast(world: World, sequence_parallel: bool) -> dict[str, float]:
+@sequence_parallel_or_not
+@pytest.mark.parametrize("size", [1, 2, 8])
+@on_ranks("size")
+def test_autocast_rounds_no_more_on_many_ranks_than_bf16_weights_do(
+    world: World, sequence_parallel: bool
+) -> None:
     """How far fp32 weights under autocast to bf16 are off; the padding's logits."""
     model = sharded(world, "tied", torch.float32, sequence_parallel=sequence_parallel)
     tokens, targets = (x.to(world.device) for x in batch())
@@ -241,20 +244,12 @@ def autocast(world: World, sequence_parallel: bool) -> dict[str, float]:
             actual = whole(parameter, parameter.grad)
             wanted = expected[f"{name} gradient"].to(world.device)
             errors[name] = relative_error(actual, wanted)
-    return errors
+    assert errors.pop("loss") <= ENVELOPES[torch.bfloat16][1]
+    assert max(errors.values()) <= ENVELOPES[torch.bfloat16][2], errors
 
 
-@sequence_parallel_or_not
-@pytest.mark.parametrize("size", [1, 2, 8])
-def test_autocast_rounds_no_more_on_many_ranks_than_bf16_weights_do(
-    pool, size, sequence_parallel
-) -> None:
-    for errors in pool(size).run(autocast, sequence_parallel):
-        assert errors.pop("loss") <= ENVELOPES[torch.bfloat16][1]
-        assert max(errors.values()) <= ENVELOPES[torch.bfloat16][2], errors
-
-
-def padded(world: World) -> tuple[float, float]:
+@on_ranks(2)
+def test_the_loss_is_a_mean_over_the_tokens_that_count(world: World) -> None:
     """A batch whose second half of tokens is not learned from, against torch's own mean."""
     model = sharded(world, "tied", torch.float64)
     tokens, targets = batch()
@@ -266,18 +261,16 @@ def padded(world: World) -> tuple[float, float]:
     expected.backward()
     weight = model.word_embedding.weight
     actual = whole(weight, weight.grad)
-    return (
+    errors = (
         relative_error(loss.cpu(), expected),
         relative_error(actual.cpu(), reference.word_embedding.weight.grad),
     )
+    assert max(errors) <= EXACT
 
 
-def test_the_loss_is_a_mean_over_the_tokens_that_count(pool) -> None:
-    for errors in pool(2).run(padded):
-        assert max(errors) <= EXACT
-
-
-def no_sequences(world: World, dropout: float) -> list[str]:
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@on_ranks(2)
+def test_an_empty_share_of_the_batch_has_a_gradient_of_zero(world: World, dropout: float) -> None:
     """Whose gradient is not 0 where this rank's share of a batch is empty, in a sum over tokens."""
     wrong = []
     for sequence_parallel in (False, True):
@@ -292,15 +285,11 @@ def no_sequences(world: World, dropout: float) -> list[str]:
         cross_entropy(logits, none.t(), axis=world.whole).sum().backward()
         partial_gradients.reduce(model, world.whole)
         wrong += [n for n, p in model.named_parameters() if p.grad is None or p.grad.any()]
-    return wrong
+    assert wrong == []
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_an_empty_share_of_the_batch_has_a_gradient_of_zero(pool, dropout) -> None:
-    assert pool(2).run(no_sequences, dropout) == [[], []]
-
-
-def refuse(world: World) -> None:
+@on_ranks(2)
+def test_a_model_that_cannot_be_cut_is_refused_with_what_could(world: World) -> None:
     def build(**options: Any) -> GPT:
         changes = {name: options.pop(name) for name in list(options) if name in BASE}
         config = GPTConfig(**(BASE | changes))
@@ -319,18 +308,11 @@ def refuse(world: World) -> None:
         build(sequence_parallel=True)(tokens[:, :7])
 
 
-def test_a_model_that_cannot_be_cut_is_refused_with_what_could(pool) -> None:
-    pool(2).run(refuse)
-
-
-def short(world: World) -> bool:
+@on_ranks(2)
+def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(world: World) -> None:
     model = sharded(world, "tied", torch.float64)
     tokens, _ = (x.to(world.device) for x in batch())
-    return torch.allclose(model(tokens)[:6], model(tokens[:, :6]), rtol=EXACT)
-
-
-def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(pool) -> None:
-    assert all(pool(2).run(short))
+    assert torch.allclose(model(tokens)[:6], model(tokens[:, :6]), rtol=EXACT)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 1e-30], ids=["keeping", "dropping"])
@@ -346,7 +328,8 @@ def test_a_token_of_a_packed_sequence_sees_its_own_document_alone(dropout: float
     assert not torch.allclose(before[7], model(tokens)[7])
 
 
-def in_thirds(world: World) -> float:
+@on_ranks(3)
+def test_a_mean_over_three_context_ranks_is_rounded_in_the_losses_dtype(world: World) -> None:
     """Three context ranks share 12 tokens of two sequences, of which 23 are counted."""
     context = ContextParallel(world.whole)
     config = GPTConfig(**BASE | {"sequence": 12}, dtype=torch.float64)
@@ -357,11 +340,7 @@ def in_thirds(world: World) -> float:
     targets_BS[0, 0] = IGNORED
     local = model.loss(logits_SBv[context.positions(4)], context.shard(targets_BS))
     right = torch.nn.functional.cross_entropy(logits_SBv.flatten(0, 1), targets_BS.t().flatten())
-    return relative_error(world.whole.all_reduce(local[None], op="mean")[0], right)
-
-
-def test_a_mean_over_three_context_ranks_is_rounded_in_the_losses_dtype(pool: Any) -> None:
-    assert max(pool(3).run(in_thirds)) <= EXACT
+    assert relative_error(world.whole.all_reduce(local[None], op="mean")[0], right) <= EXACT
 
 
 def test_stages_may_have_unequal_numbers_of_blocks() -> None:

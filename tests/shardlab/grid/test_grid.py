@@ -20,6 +20,7 @@ from shardlab.comm import World
 from shardlab.grid.grid import Grid
 from shardlab.grid.layout import Layout
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 
 ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-pp-ep"]
 
@@ -107,16 +108,13 @@ def test_the_experts_axes_reach_the_ranks_that_their_own_layout_says(
         assert [name for name, _ in members.values()][-1] == "expert_tensor-expert-pipeline"
 
 
-def two_grids(world: World) -> None:
+@on_ranks(4)
+def test_two_grids_live_side_by_side_in_one_process(world: World) -> None:
     tensor_first = Grid(world=world, tensor=2)
     data_first = Grid(world=world, tensor=2, order="dp-tp")
     x = torch.ones(1, device=world.device) * world.rank
     assert tensor_first.tensor.all_reduce(x).item() == [1, 1, 5, 5][world.rank]
     assert data_first.tensor.all_reduce(x).item() == [2, 4, 2, 4][world.rank]
-
-
-def test_two_grids_live_side_by_side_in_one_process(pool) -> None:
-    pool(4).run(two_grids)
 
 
 # ------------------------------------------------------------------ the same layout for PyTorch
@@ -233,7 +231,8 @@ def test_the_tensor_axis_runs_over_shared_memory_beside_gloo(pool, device: str) 
         assert pool(4).run(linked) == ["shared-memory torch"] * 4
 
 
-def left_and_joined_again(world: World) -> None:
+@on_ranks(4)
+def test_a_world_that_was_left_can_be_joined_again_with_the_same_groups(world: World) -> None:
     for _ in range(2):
         again = World(device=world.device)
         pair = Grid(world=again, tensor=2).tensor
@@ -241,7 +240,3 @@ def left_and_joined_again(world: World) -> None:
         assert pair.all_reduce(value).item() == [1, 1, 5, 5][world.rank]
         again.whole.barrier()  # whoever left now would hang up on one who still joins another group
         again.close()
-
-
-def test_a_world_that_was_left_can_be_joined_again_with_the_same_groups(pool) -> None:
-    pool(4).run(left_and_joined_again)

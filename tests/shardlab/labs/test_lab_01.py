@@ -25,7 +25,7 @@ from shardlab.data.writer import Writer
 from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT
 from shardlab.layers.sharding import whole_parameters
-from tests.shardlab.pool import Pool
+from tests.shardlab.pool import Pool, on_ranks
 from tests.shardlab.reference import ReferenceGPT
 
 Pools = Callable[[int], Pool]
@@ -190,23 +190,20 @@ def test_a_run_that_was_cut_short_goes_on_from_its_last_checkpoint(
         assert done == []
 
 
-def list_refusals(world: World, corpus: str) -> list[str]:
+@on_ranks(2)
+def test_a_corpus_that_does_not_fit_the_run_is_refused_on_every_rank(
+    world: World, corpus: str
+) -> None:
     messages = []
     for wrong in ({"vocabulary": 58}, {"steps": 13}, {"sequence": 900}, {"data": "missing"}):
         with pytest.raises(script(TRAIN).Refused) as refused:
             losses_of(world, **{"data": corpus, "layers": 1, "dp": 2} | wrong)
         messages.append(str(refused.value))
-    return messages
-
-
-def test_a_corpus_that_does_not_fit_the_run_is_refused_on_every_rank(
-    pool: Pools, corpus: str
-) -> None:
-    for vocabulary, steps, short, missing in pool(2).run(list_refusals, corpus):
-        assert vocabulary.endswith("holds token 58, and --vocabulary is 58: choose 59 or more")
-        assert steps.startswith("13 steps, and one epoch of the corpus is enough for 12: choose")
-        assert "40 sequences from 0 on hold 800 tokens; samples of 900 need 901" in short
-        assert missing.startswith("missing.idx cannot be read: No such file or directory; give")
+    vocabulary, steps, short, missing = messages
+    assert vocabulary.endswith("holds token 58, and --vocabulary is 58: choose 59 or more")
+    assert steps.startswith("13 steps, and one epoch of the corpus is enough for 12: choose")
+    assert "40 sequences from 0 on hold 800 tokens; samples of 900 need 901" in short
+    assert missing.startswith("missing.idx cannot be read: No such file or directory; give")
 
 
 def list_folder_refusals(world: World, file: str) -> list[str]:
@@ -329,6 +326,7 @@ def test_a_run_that_cannot_be_is_refused_by_one_rank_with_status_2(
 # ---------------------------------------------------------------------- what the pages show
 
 
+@pytest.mark.usefixtures("pages_on_pool")
 def test_sequence_parallelism_sends_a_quarter_more_and_norms_are_eight_bytes() -> None:
     counts = counts_of()
     sent = {name: sum(e.wire for e in entries) for (name, _), entries in counts.items()}

@@ -7,6 +7,8 @@ import pytest
 from pages.blocks import LANGUAGES, read_block, solution_page
 from pages.runs.lab_04 import LAB, SHOWN, paragraphs_of, verdicts
 
+pytestmark = pytest.mark.usefixtures("pages_on_pool")
+
 
 def test_only_one_way_is_right_and_one_rank_of_experts_hides_the_others() -> None:
     table = verdicts()

@@ -10,7 +10,8 @@ import pytest
 
 from pages.blocks import LANGUAGES
 from pages.programs import script
-from pages.runs.lab_06 import FILES, grade_code, read_solution, run_reports
+from pages.ranks import run_reports
+from pages.runs.lab_06 import FILES, grade_code, read_solution
 from shardlab.comm import World
 from shardlab.context.zigzag import visible_slices
 
@@ -176,7 +177,7 @@ def test_a_rank_that_waits_for_the_others_is_named(
 
 def test_each_way_equals_one_process_and_the_balance_is_that_of_the_kernel(pool: Any) -> None:
     cases: list[dict[str, Any]] = [{}, {"groups": 2}]
-    counts, grouped = pool(4).run(run_reports, cases)[0]
+    counts, grouped = pool(4).run(run_reports, FILES / "attend.py", cases)[0]
     assert counts.count("equal to one process") == 3
     assert "ulysses: refused" in grouped and "at most 2 ranks" in grouped
     assert "rank 1    8,256  16,384       0       0, together 24,640" in counts  # in runs
@@ -199,12 +200,12 @@ def run_solution(world: World, cases: list[dict[str, Any]]) -> list[str]:
     faulty = script(FILES / "attend.py").faulty
     with patch.dict(vars(faulty), PREDICTED=PREDICTED):
         exec(read_solution(), vars(faulty))
-        return run_reports(world, cases)
+        return run_reports(world, FILES / "attend.py", cases)
 
 
 def test_with_the_solution_both_repaired_functions_train_as_one_process_does(pool: Any) -> None:
     cases: list[dict[str, Any]] = [{"train": 2, "ignored": True}, {"mask": True}]
-    faulty, _ = pool(4).run(run_reports, cases)[0]
+    faulty, _ = pool(4).run(run_reports, FILES / "attend.py", cases)[0]
     assert faulty.count("equal to one process") == 3
     trained, mask = pool(4).run(run_solution, cases)[0]
     assert trained.count("equal to one process") == 5

@@ -12,6 +12,7 @@ from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 S, B, V = 4, 3, 16
@@ -42,7 +43,9 @@ def targets() -> Tensor:
     return torch.where(drawn == 3, 4, drawn)
 
 
-def compare(world: World) -> dict[str, str]:
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@on_ranks("size")
+def test_loss_and_gradient_equal_the_whole_softmax(world: World) -> None:
     axis, wrong = world.whole, {}
     wanted = targets().to(world.device)
     for label, case in cases().items():
@@ -69,16 +72,11 @@ def compare(world: World) -> dict[str, str]:
             wrong[label] = "the logits were changed"
         elif not torch.equal(again, ours.grad):
             wrong[label] = "a second backward gave something else"
-    return wrong
+    assert wrong == {}
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_loss_and_gradient_equal_the_whole_softmax(pool, size) -> None:
-    for wrong in pool(size).run(compare):
-        assert wrong == {}
-
-
-def count(world: World) -> tuple[list[str], list[str], bool]:
+@on_ranks(4)
+def test_one_collective_forward_none_backward_and_the_same_bits_on_every_rank(world: World) -> None:
     logits = cases()["plain"].to(world.device)
     ours = ops.local_slice(logits, world.whole, -1).clone().requires_grad_()
     with Ledger() as forward:
@@ -87,17 +85,15 @@ def count(world: World) -> tuple[list[str], list[str], bool]:
         loss.sum().backward()
     same = world.whole.all_gather(loss.detach().unsqueeze(0))
     ops_of = [[entry.op for entry in ledger.entries] for ledger in (forward, backward)]
-    return ops_of[0], ops_of[1], bool((same == same[0]).all())
+    forward, backward, same = ops_of[0], ops_of[1], bool((same == same[0]).all())
+    assert forward == ["all_gather"]
+    assert backward == []
+    assert same
 
 
-def test_one_collective_forward_none_backward_and_the_same_bits_on_every_rank(pool) -> None:
-    for forward, backward, same in pool(4).run(count):
-        assert forward == ["all_gather"]
-        assert backward == []
-        assert same
-
-
-def low_precision(world: World) -> dict[str, float]:
+@on_ranks(2)
+def test_low_precision_logits_are_reduced_in_fp32(world: World) -> None:
+    """Measured: loss 1e-7 for both; gradient 1.2e-7 in fp32, 2e-3 in bf16 (it is rounded back)."""
     axis, errors = world.whole, {}
     wanted = targets().to(world.device)
     for dtype in (torch.float32, torch.bfloat16):
@@ -114,16 +110,10 @@ def low_precision(world: World) -> dict[str, float]:
         errors[f"{dtype} loss"] = relative_error(actual, expected)
         found_gradient = ops.gather_along(ours.grad, axis, -1)
         errors[f"{dtype} gradient"] = relative_error(found_gradient, reference.grad)
-    return errors
-
-
-def test_low_precision_logits_are_reduced_in_fp32(pool) -> None:
-    """Measured: loss 1e-7 for both; gradient 1.2e-7 in fp32, 2e-3 in bf16 (it is rounded back)."""
-    for errors in pool(2).run(low_precision):
-        assert errors["torch.float32 loss"] <= 1e-6
-        assert errors["torch.float32 gradient"] <= 1e-6
-        assert errors["torch.bfloat16 loss"] <= 1e-6
-        assert errors["torch.bfloat16 gradient"] <= 4e-3
+    assert errors["torch.float32 loss"] <= 1e-6
+    assert errors["torch.float32 gradient"] <= 1e-6
+    assert errors["torch.bfloat16 loss"] <= 1e-6
+    assert errors["torch.bfloat16 gradient"] <= 4e-3
 
 
 def score_unknown_targets(world: World) -> list[float]:
@@ -141,7 +131,10 @@ def test_the_loss_of_a_target_that_no_rank_holds_is_infinite(pool) -> None:
         assert math.isfinite(third)
 
 
-def ignoring(world: World, ignore_index: int) -> tuple[float, float]:
+@pytest.mark.parametrize("ignore_index", [-100, 0, 9])
+@pytest.mark.parametrize("size", [1, 2])
+@on_ranks("size")
+def test_an_ignored_target_has_no_loss_and_no_gradient(world: World, ignore_index: int) -> None:
     """How far a mean over the tokens that count is off, and its gradient; one token is ignored."""
     whole = cases()["plain"].to(world.device)
     wanted = targets().to(world.device).clone()
@@ -157,11 +150,5 @@ def ignoring(world: World, ignore_index: int) -> tuple[float, float]:
     mean.backward()
     expected.backward()
     gradient = ops.gather_along(ours.grad, world.whole, -1)
-    return relative_error(mean, expected), relative_error(gradient, reference.grad)
-
-
-@pytest.mark.parametrize("ignore_index", [-100, 0, 9])
-@pytest.mark.parametrize("size", [1, 2])
-def test_an_ignored_target_has_no_loss_and_no_gradient(pool, size, ignore_index) -> None:
-    for errors in pool(size).run(ignoring, ignore_index):
-        assert max(errors) <= EXACT
+    errors = relative_error(mean, expected), relative_error(gradient, reference.grad)
+    assert max(errors) <= EXACT

@@ -17,6 +17,7 @@ from shardlab.layers.draw import keyed_normal
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import sharding_of, whole
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 3, 6
@@ -37,7 +38,10 @@ def init(world: World) -> Init:
     return Init(dtype=torch.float64, std=1.0, device=world.device)
 
 
-def lookup(world: World, sequence_parallel: bool) -> dict[str, float]:
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@on_ranks("size")
+def test_lookup_equals_the_whole_table(world: World, sequence_parallel: bool) -> None:
     axis, errors = world.whole, {}
     for vocab in VOCABULARIES:
         layer = VocabParallelEmbedding(
@@ -56,17 +60,12 @@ def lookup(world: World, sequence_parallel: bool) -> dict[str, float]:
         )
         actual = whole(layer.weight, layer.weight.grad)
         errors[f"{vocab} words, gradient"] = relative_error(actual, table.weight.grad)
-    return errors
+    assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
 
 
-@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_lookup_equals_the_whole_table(pool, size, sequence_parallel) -> None:
-    for errors in pool(size).run(lookup, sequence_parallel):
-        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
-
-
-def head(world: World) -> dict[str, float]:
+@on_ranks("size")
+def test_head_and_loss_equal_the_whole_ones(world: World) -> None:
     axis, errors = world.whole, {}
     for vocab in VOCABULARIES:
         layer = VocabParallelHead(vocab, H, axis=axis, init=init(world))
@@ -86,16 +85,12 @@ def head(world: World) -> dict[str, float]:
         errors[f"{vocab} words, dx"] = relative_error(x_copy.grad, reference_x.grad)
         actual = whole(layer.weight, layer.weight.grad)
         errors[f"{vocab} words, dW"] = relative_error(actual, reference.weight.grad)
-    return errors
+    assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_head_and_loss_equal_the_whole_ones(pool, size) -> None:
-    for errors in pool(size).run(head):
-        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
-
-
-def padding(world: World) -> None:
+@pytest.mark.parametrize("size", [2, 4, 8])
+@on_ranks("size")
+def test_padding_never_wins_and_takes_no_gradient(world: World) -> None:
     """Rank by rank: padding is zero, loses to the smallest logit, and stays so in training."""
     axis = world.whole
     for vocab in VOCABULARIES:
@@ -116,11 +111,6 @@ def padding(world: World) -> None:
         assert not layer.weight[words:].any(), "padding moved"
 
 
-@pytest.mark.parametrize("size", [2, 4, 8])
-def test_padding_never_wins_and_takes_no_gradient(pool, size) -> None:
-    pool(size).run(padding)
-
-
 def whole_weights(world: World) -> Tensor:
     layer = VocabParallelEmbedding(13, H, axis=world.whole, name="words", init=init(world))
     sharding = sharding_of(layer.weight)
@@ -136,13 +126,10 @@ def test_every_axis_starts_from_the_same_words(pool) -> None:
             assert torch.equal(actual, expected)
 
 
-def tied(world: World) -> None:
+@on_ranks(2)
+def test_a_tied_head_holds_the_embeddings_own_parameter(world: World) -> None:
     axis = world.whole
     embedding = VocabParallelEmbedding(13, H, axis=axis, init=init(world))
     layer = VocabParallelHead(13, H, axis=axis, weight=embedding.weight)
     assert layer.weight is embedding.weight
     assert [name for name, _ in layer.named_parameters()] == ["weight"]
-
-
-def test_a_tied_head_holds_the_embeddings_own_parameter(pool) -> None:
-    pool(2).run(tied)

@@ -12,6 +12,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.layers import ops
 from shardlab.layers.matmul import fuse
+from tests.shardlab.pool import on_ranks
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=29, sequence=8, dtype=torch.float64)
 CROSSES = {"copy_to", "reduce_from", "all_gather", "reduce_scatter"}
@@ -32,24 +33,28 @@ def gradients(world: World, sequence_parallel: bool, fused: bool) -> dict[str, t
     return {"loss": loss.detach()} | {name: g for name, g in by_name.items() if g is not None}
 
 
-def both(world: World, sequence_parallel: bool) -> dict[str, float]:
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("size", [2, 4])
+@on_ranks("size")
+def test_the_fused_form_takes_the_same_step(world: World, sequence_parallel: bool) -> None:
     """How far a step by the fused form is from the plain one's, relative to its largest."""
     plain, fused = (gradients(world, sequence_parallel, fused) for fused in (False, True))
     assert plain.keys() == fused.keys()
-    return {
+    errors = {
         name: float((fused[name] - right).abs().max() / right.abs().max())
         for name, right in plain.items()
     }
+    assert {name: error for name, error in errors.items() if not error <= 1e-13} == {}
 
 
-@pytest.mark.parametrize("sequence_parallel", [False, True])
-@pytest.mark.parametrize("size", [2, 4])
-def test_the_fused_form_takes_the_same_step(pool, size: int, sequence_parallel: bool) -> None:
-    for errors in pool(size).run(both, sequence_parallel):
-        assert {name: error for name, error in errors.items() if not error <= 1e-13} == {}
-
-
-def crossed(world: World, sequence_parallel: bool) -> set[str]:
+@pytest.mark.parametrize(
+    ("sequence_parallel", "expected"),
+    [(False, {"copy_to", "reduce_from"}), (True, {"all_gather", "reduce_scatter"})],
+)
+@on_ranks(2)
+def test_what_crosses_the_axis_in_a_plain_step_is_what_ops_teaches(
+    world: World, sequence_parallel: bool, expected: set[str]
+) -> None:
     """Which of ops' Functions ran, forward or backward, in a plain step."""
     ran = set()
 
@@ -67,15 +72,4 @@ def crossed(world: World, sequence_parallel: bool) -> set[str]:
         noting(name)
     with patch.multiple(ops, **names):
         gradients(world, sequence_parallel, False)
-    return ran
-
-
-@pytest.mark.parametrize(
-    ("sequence_parallel", "expected"),
-    [(False, {"copy_to", "reduce_from"}), (True, {"all_gather", "reduce_scatter"})],
-)
-def test_what_crosses_the_axis_in_a_plain_step_is_what_ops_teaches(
-    pool, sequence_parallel: bool, expected: set[str]
-) -> None:
-    for ran in pool(2).run(crossed, sequence_parallel):
-        assert ran == expected
+    assert ran == expected

@@ -20,6 +20,7 @@ from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import load_whole, whole
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 SIZES = [1, 2, 4, 8]
@@ -129,7 +130,9 @@ def test_every_variant_equals_the_whole_linear(pool, size, body) -> None:
         assert wrong == {}
 
 
-def adjoint(world: World) -> list[tuple[float, float]]:
+@pytest.mark.parametrize("size", SIZES)
+@on_ranks("size")
+def test_backward_is_the_adjoint_of_forward(world: World) -> None:
     """<y, A x> and <Aᵀ y, x> over logical values: whole ones once, cut ones over their slices."""
     axis = world.whole
     results = []
@@ -148,7 +151,8 @@ def adjoint(world: World) -> list[tuple[float, float]]:
         g = _placed(noise(S, B, F, key=2, device=world.device), y_how, axis)
         y.backward(g)
         results.append((_dot(y, g, y_how, axis), _dot(x, x.grad, x_how, axis)))
-    return results
+    for forward_product, right in results:
+        assert forward_product == pytest.approx(right, rel=EXACT)
 
 
 def _placed(x: Tensor, how: str, axis: Axis) -> Tensor:
@@ -161,14 +165,8 @@ def _dot(a: Tensor, b: Tensor, how: str, axis: Axis) -> float:
     return float(axis.all_reduce(local) if how else local)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_backward_is_the_adjoint_of_forward(pool, size) -> None:
-    for results in pool(size).run(adjoint):
-        for forward_product, right in results:
-            assert forward_product == pytest.approx(right, rel=EXACT)
-
-
-def refuse(world: World) -> None:
+@on_ranks(2)
+def test_what_cannot_be_is_refused_with_a_way_out(world: World) -> None:
     axis = world.whole
     with pytest.raises(ValueError, match="size 2 does not divide 7 output features of head"):
         ColumnParallelLinear(4, 7, axis=axis, name="head")
@@ -186,7 +184,3 @@ def refuse(world: World) -> None:
     (grad,) = torch.autograd.grad(fused(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
-
-
-def test_what_cannot_be_is_refused_with_a_way_out(pool) -> None:
-    pool(2).run(refuse)

@@ -16,6 +16,7 @@ from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.matmul import fuse
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layers.test_linear import EXACT, FP64, B, F, H, S, noise
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 
@@ -74,7 +75,9 @@ def test_under_sequence_parallelism_gather_and_scatter_each_overlap_a_product(po
     ]
 
 
-def accumulate(world: World) -> None:
+@pytest.mark.parametrize("size", [1, 2])
+@on_ranks("size")
+def test_gradient_accumulation_adds_to_main_grad_and_leaves_grad_alone(world: World) -> None:
     axis = world.whole
     for kind, weight_dtype, main_dtype in [
         (ColumnParallelLinear, torch.float64, torch.float64),
@@ -99,11 +102,6 @@ def accumulate(world: World) -> None:
         assert relative_error(layer.bias.grad, plain.bias.grad) == 0
 
 
-@pytest.mark.parametrize("size", [1, 2])
-def test_gradient_accumulation_adds_to_main_grad_and_leaves_grad_alone(pool, size) -> None:
-    pool(size).run(accumulate)
-
-
 def hooks_after_none(world: World) -> list[tuple[str, bool]]:
     """What hooks ran, and whether main_grad was complete by then."""
     layer = fuse(ColumnParallelLinear(H, F, axis=world.whole), gradient_accumulation=True)
@@ -125,7 +123,12 @@ def test_hooks_on_a_weight_run_once_its_main_grad_is_complete(pool) -> None:
     assert pool(2).run(hooks_after_none)[0] == [("post-accumulate", True), ("node", True)]
 
 
-def frozen(world: World, accumulates: bool) -> None:
+@pytest.mark.parametrize("accumulates", [False, True])
+@on_ranks(2)
+def test_a_frozen_weight_keeps_no_input_and_still_sums_dgrad(
+    world: World, accumulates: bool
+) -> None:
+    """Nor does it need a main_grad."""
     for kind in (ColumnParallelLinear, RowParallelLinear):
         layer: Any = kind(H, F, axis=world.whole, init=FP64)
         fuse(layer, gradient_accumulation=accumulates)
@@ -139,9 +142,3 @@ def frozen(world: World, accumulates: bool) -> None:
             y.sum().backward()
         assert layer.weight.grad is None
         assert ledger.total().count == (1 if kind is ColumnParallelLinear else 0)
-
-
-@pytest.mark.parametrize("accumulates", [False, True])
-def test_a_frozen_weight_keeps_no_input_and_still_sums_dgrad(pool, accumulates) -> None:
-    """Nor does it need a main_grad."""
-    pool(2).run(frozen, accumulates)

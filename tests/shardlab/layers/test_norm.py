@@ -11,13 +11,19 @@ from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.norm import LayerNorm
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 2, 6
 EXACT = 1e-12
 
 
-def compare(world: World, sequence_parallel: bool) -> tuple[dict[str, float], bool]:
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+@on_ranks("size")
+def test_norm_equals_the_whole_one_and_its_gradients_after_reduce(
+    world: World, sequence_parallel: bool
+) -> None:
     axis = world.whole
     init = Init(dtype=torch.float64, device=world.device)
     layer = LayerNorm(H, sequence_parallel=sequence_parallel, init=init)
@@ -43,17 +49,8 @@ def compare(world: World, sequence_parallel: bool) -> tuple[dict[str, float], bo
         layer.named_parameters(), reference.parameters(), strict=True
     ):
         errors[name] = relative_error(parameter.grad, reference_parameter.grad)
-    return errors, was_whole
-
-
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
-def test_norm_equals_the_whole_one_and_its_gradients_after_reduce(
-    pool, sequence_parallel, size
-) -> None:
-    for errors, was_whole in pool(size).run(compare, sequence_parallel):
-        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
-        assert was_whole is not sequence_parallel
+    assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
+    assert was_whole is not sequence_parallel
 
 
 def one_for_all(world: World) -> list[tuple[str, int, str]]:
@@ -86,7 +83,10 @@ def test_all_marked_gradients_of_a_dtype_share_one_all_reduce(pool) -> None:
     ]
 
 
-def main_grads(world: World) -> None:
+@on_ranks(2)
+def test_gradients_are_found_where_the_caller_says_and_missed_where_there_are_none(
+    world: World,
+) -> None:
     parameter = partial_gradients.mark(nn.Parameter(torch.zeros(3, device=world.device)))
     parameter.main_grad = torch.ones(3, device=world.device)  # type: ignore[attr-defined]
     partial_gradients.reduce([parameter], world.whole, attribute="main_grad")
@@ -95,10 +95,6 @@ def main_grads(world: World) -> None:
         partial_gradients.reduce([parameter], world.whole)
     parameter.requires_grad_(False)
     partial_gradients.reduce([parameter], world.whole)
-
-
-def test_gradients_are_found_where_the_caller_says_and_missed_where_there_are_none(pool) -> None:
-    pool(2).run(main_grads)
 
 
 def test_one_rank_alone_has_nothing_to_finish() -> None:

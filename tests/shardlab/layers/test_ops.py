@@ -10,6 +10,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.layers import ops
+from tests.shardlab.pool import on_ranks
 
 # name, the call, how many times larger dim 0 of the input must be than 3, input and output relation
 PAIRS: list[tuple[str, Callable[[Tensor, Axis], Tensor], str, str]] = [
@@ -47,7 +48,11 @@ def logical_dot(axis: Axis, x: Tensor, y: Tensor, relation: str) -> Tensor:
     return local if relation == "I" else axis.all_reduce(local)
 
 
-def adjoint(world: World, name: str, strided: bool) -> tuple[float, float]:
+@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
+@on_ranks("size")
+def test_backward_is_the_adjoint_of_forward(world: World, name: str, strided: bool) -> None:
     call, before, after = next((c, b, a) for n, c, b, a in PAIRS if n == name)
     axis = world.whole
     n = world.size
@@ -63,18 +68,13 @@ def adjoint(world: World, name: str, strided: bool) -> tuple[float, float]:
     right = logical_dot(axis, x.detach(), back, before)
     (twice,) = torch.autograd.grad(call(x, axis) + call(x, axis), x, g)
     assert torch.allclose(twice, 2 * back, rtol=1e-13)
-    return float(forward_product), float(right)
+    forward_product, right = float(forward_product), float(right)
+    assert forward_product == pytest.approx(right, rel=1e-12)
 
 
-@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
-@pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
-def test_backward_is_the_adjoint_of_forward(pool, name: str, size: int, strided: bool) -> None:
-    for forward_product, right in pool(size).run(adjoint, name, strided):
-        assert forward_product == pytest.approx(right, rel=1e-12)
-
-
-def second_order(world: World, name: str) -> tuple[float, float]:
+@on_ranks(2)
+def test_a_gradient_can_be_differentiated_again(world: World, name: str) -> None:
     """How far the second derivative of f = Σ y³ along v is off, and its size.
 
     df/dx is the adjoint of 3·y²; its derivative along v is the adjoint of 6·y·(call of v), and the
@@ -88,16 +88,13 @@ def second_order(world: World, name: str) -> tuple[float, float]:
     (first,) = torch.autograd.grad(y, x, 3 * y.square(), create_graph=True)
     (actual,) = torch.autograd.grad((first * v).sum(), x)
     (right,) = torch.autograd.grad(call(x, axis), x, 6 * y.detach() * call(v, axis))
-    return float((actual - right).abs().max()), float(right.abs().max())
+    off, size = float((actual - right).abs().max()), float(right.abs().max())
+    assert off <= 1e-12 * size
 
 
-@pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
-def test_a_gradient_can_be_differentiated_again(pool, name: str) -> None:
-    for off, size in pool(2).run(second_order, name):
-        assert off <= 1e-12 * size
-
-
-def values(world: World) -> None:
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@on_ranks("size")
+def test_each_pair_gives_the_values_that_its_name_says(world: World) -> None:
     axis, n, r = world.whole, world.size, world.rank
     local = torch.full((2, 2), float(r + 1), dtype=torch.float64, device=world.device)
     total = n * (n + 1) / 2
@@ -113,11 +110,6 @@ def values(world: World) -> None:
     assert torch.equal(ops.reduce_scatter(whole, axis), rows * n)
     columns = ops.scatter_to(whole, axis, 1)
     assert torch.equal(ops.all_to_all(columns, axis, 0, 1), ops.scatter_to(whole, axis, 0))
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_each_pair_gives_the_values_that_its_name_says(pool, size: int) -> None:
-    pool(size).run(values)
 
 
 def refuse(world: World) -> str:

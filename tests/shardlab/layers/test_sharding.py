@@ -16,6 +16,7 @@ from shardlab.layers.draw import keyed_normal
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
+from tests.shardlab.pool import on_ranks
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=8, vocab=13, sequence=8)
 
@@ -62,7 +63,9 @@ def test_what_is_added_to_the_residual_starts_smaller_with_depth() -> None:
         assert float(layer.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
 
 
-def there_and_back(world: World) -> None:
+@pytest.mark.parametrize("size", [1, 2, 4])
+@on_ranks("size")
+def test_a_whole_tensor_goes_to_slices_and_comes_back(world: World) -> None:
     axis = world.whole
     x = torch.arange(5 * 8 * 2.0, device=world.device).view(5, 8, 2)
     for dim, size, padded in [(1, 8, 8), (-2, 8, 8), (0, 5, 8)]:
@@ -75,12 +78,8 @@ def there_and_back(world: World) -> None:
     assert x[0, 0, 1] == 1, "the slice shares the whole tensor's storage"
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_a_whole_tensor_goes_to_slices_and_comes_back(pool, size) -> None:
-    pool(size).run(there_and_back)
-
-
-def refuse(world: World) -> None:
+@on_ranks(2)
+def test_a_state_that_does_not_fit_is_refused_by_name(world: World) -> None:
     layer = ColumnParallelLinear(4, 8, axis=world.whole, init=Init(device=world.device))
     state = {name: tensor.clone() for name, tensor in whole_parameters(layer).items()}
     with pytest.raises(KeyError, match="the state has no weight; it has bias"):
@@ -95,11 +94,8 @@ def refuse(world: World) -> None:
     assert moment.unique().tolist() == [0.0, 1.0]
 
 
-def test_a_state_that_does_not_fit_is_refused_by_name(pool) -> None:
-    pool(2).run(refuse)
-
-
-def copied(world: World) -> list[str]:
+@on_ranks(2)
+def test_a_copy_of_a_model_is_cut_and_trains_as_the_model_does(world: World) -> None:
     """What a deep copy of a model does differently from the model; it is trained alone."""
     model = GPT(
         GPTConfig(layers=1, hidden=8, heads=2, vocab=9, sequence=4, dtype=torch.float64),
@@ -119,11 +115,7 @@ def copied(world: World) -> list[str]:
     after, same = whole_parameters(twin), whole_parameters(model)
     gradients = {n: whole(p, p.grad) for n, p in model.named_parameters()}
     wrong = [n for n in before if not torch.equal(after[n], before[n] - gradients[n])]
-    return wrong + [n for n in before if not torch.equal(same[n], before[n])]
-
-
-def test_a_copy_of_a_model_is_cut_and_trains_as_the_model_does(pool) -> None:
-    assert pool(2).run(copied) == [[], []]
+    assert wrong + [n for n in before if not torch.equal(same[n], before[n])] == []
 
 
 def test_a_copy_of_a_layer_alone_keeps_its_marks() -> None:

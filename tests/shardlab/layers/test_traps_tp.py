@@ -22,6 +22,7 @@ from shardlab.layers.embedding import VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import whole
+from tests.shardlab.pool import on_ranks
 
 S, B, H, F = 4, 2, 8, 12
 EXACT = 1e-12
@@ -36,7 +37,12 @@ def noise(world: World, *shape: int, key: int = 0) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(world.device)
 
 
-def used_twice(world: World) -> None:
+@on_ranks(2)
+def test_an_input_used_twice_gets_both_gradients_and_keeps_its_values(world: World) -> None:
+    """Fault: the row's all-reduce, or copy_to's backward, in place on what it was given.
+
+    megatron-core 0.16.1 does the first in `_reduce` (core/tensor_parallel/mappings.py).
+    """
     axis = world.whole
     column = ColumnParallelLinear(H, F, axis=axis, init=init(world))
     row = RowParallelLinear(F, H, axis=axis, init=init(world))
@@ -61,15 +67,12 @@ def used_twice(world: World) -> None:
         assert torch.allclose(with_residual, once + 3, rtol=EXACT), name
 
 
-def test_an_input_used_twice_gets_both_gradients_and_keeps_its_values(pool) -> None:
-    """Fault: the row's all-reduce, or copy_to's backward, in place on what it was given.
+@on_ranks(2)
+def test_a_gradient_that_is_not_contiguous_is_reduced(world: World) -> None:
+    """Fault: the collective runs on a contiguous copy and the original is returned.
 
-    megatron-core 0.16.1 does the first in `_reduce` (core/tensor_parallel/mappings.py).
+    megatron-core 0.16.1 does so in `_reduce`: `all_reduce(input_.contiguous())`, return `input_`.
     """
-    pool(2).run(used_twice)
-
-
-def strided_gradient(world: World) -> None:
     axis = world.whole
     for sequence_parallel in (False, True):
         options: dict[str, Any] = {"axis": axis, "sequence_parallel": sequence_parallel}
@@ -90,28 +93,17 @@ def strided_gradient(world: World) -> None:
     assert torch.allclose(grad, axis.size * noise(world, H, S).t(), rtol=EXACT)
 
 
-def test_a_gradient_that_is_not_contiguous_is_reduced(pool) -> None:
-    """Fault: the collective runs on a contiguous copy and the original is returned.
-
-    megatron-core 0.16.1 does so in `_reduce`: `all_reduce(input_.contiguous())`, return `input_`.
-    """
-    pool(2).run(strided_gradient)
-
-
-def row_bias(world: World) -> tuple[float, float]:
+@pytest.mark.parametrize("size", [1, 2, 4])
+@on_ranks("size")
+def test_row_bias_is_added_once_after_the_reduction(world: World) -> None:
+    """Fault: `linear(x, weight, bias)`, then the all-reduce: the bias counts once for each rank."""
     axis = world.whole
     layer = RowParallelLinear(F, H, axis=axis, init=init(world))
     with torch.no_grad():
         layer.bias.fill_(1.0)  # type: ignore[union-attr]
     y: Tensor = layer(torch.zeros(S, B, F // axis.size, dtype=torch.float64, device=world.device))
     y.sum().backward()
-    return float(y.detach().max()), float(layer.bias.grad.max())  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_row_bias_is_added_once_after_the_reduction(pool, size) -> None:
-    """Fault: `linear(x, weight, bias)`, then the all-reduce: the bias counts once for each rank."""
-    assert pool(size).run(row_bias) == [(1.0, S * B)] * size
+    assert float(y.detach().max()), float(layer.bias.grad.max()) == (1.0, S * B)
 
 
 def under_sequence_parallelism(world: World) -> list[str]:
@@ -207,7 +199,12 @@ def test_a_tied_embedding_across_stages_needs_the_sum_of_both_gradients(pool) ->
             assert not torch.allclose(gradient, expected, rtol=0.1)
 
 
-def uneven(world: World) -> None:
+@pytest.mark.parametrize("size", [2, 4, 8])
+@on_ranks("size")
+def test_a_vocabulary_that_does_not_divide_is_padded_and_the_padding_counts_for_nothing(
+    world: World,
+) -> None:
+    """Fault: padding's logits stay at 0 instead of the smallest number: they win every softmax."""
     axis, vocab = world.whole, 5  # on 4 ranks: 2 words, 2 words, 1 and padding, only padding
     layer = VocabParallelHead(vocab, H, axis=axis, init=init(world))
     x = -100 * whole(layer.weight).sum(0).expand(S, B, H)  # every word's logit below 0
@@ -221,14 +218,6 @@ def uneven(world: World) -> None:
     length = layer.weight.shape[0]
     words = min(max(vocab - axis.rank * length, 0), length)
     assert not layer.weight.grad[words:].any()  # type: ignore[index]
-
-
-@pytest.mark.parametrize("size", [2, 4, 8])
-def test_a_vocabulary_that_does_not_divide_is_padded_and_the_padding_counts_for_nothing(
-    pool, size
-) -> None:
-    """Fault: padding's logits stay at 0 instead of the smallest number: they win every softmax."""
-    pool(size).run(uneven)
 
 
 def test_no_test_draws_its_cases_from_the_gpus_that_are_there() -> None:

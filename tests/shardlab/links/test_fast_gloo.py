@@ -12,6 +12,7 @@ from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.links.fast_gloo import COPIED_BYTES, FastGlooLink
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
@@ -66,7 +67,9 @@ def test_exchanges_carry_every_dtype(pool: Any, size: int) -> None:
     pool(size).run(check_values, list(DTYPES), [3])
 
 
-def sum_tensors(world: World) -> None:
+@pytest.mark.parametrize("size", [2, 4])
+@on_ranks("size")
+def test_a_reduce_scatter_adds_in_rank_order(world: World) -> None:
     link, n, me = make_link(world), world.size, world.rank
     for count in (7, 5_000):
         inputs = [
@@ -78,11 +81,8 @@ def sum_tensors(world: World) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_reduce_scatter_adds_in_rank_order(pool: Any, size: int) -> None:
-    pool(size).run(sum_tensors)
-
-
-def start_several(world: World) -> None:
+@on_ranks("size")
+def test_collectives_and_messages_may_be_waited_for_in_any_order(world: World) -> None:
     axis, n, me = world.axis("several", range(world.size), link="fast-gloo"), world.size, world.rank
     xs = [torch.full((4 * n,), float(i + me)) for i in range(4)]
     outs = [torch.empty(4 * n), torch.empty(4), torch.empty(4 * n * n), torch.empty(4 * n)]
@@ -103,11 +103,6 @@ def start_several(world: World) -> None:
     assert outs[2].view(n, -1)[:, 0].tolist() == [2.0 + r for r in range(n)]
     assert outs[3].unique().tolist() == [3 + n - 1]
     assert received.unique().tolist() == [(me - 1) % n]
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_collectives_and_messages_may_be_waited_for_in_any_order(pool: Any, size: int) -> None:
-    pool(size).run(start_several)
 
 
 def count_calls(world: World) -> list[tuple[str, int]]:

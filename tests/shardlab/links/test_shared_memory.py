@@ -20,9 +20,10 @@ from torch import Tensor
 from shardlab.comm import CollectiveError, World
 from shardlab.comm.host import ProcessInfo
 from shardlab.comm.pending import PeerLostError
-from shardlab.links import region, shared_memory
+from shardlab.links import mapped_file, shared_memory
 from shardlab.links.shared_memory import SharedMemoryLink
 from tests.limits import LIMIT
+from tests.shardlab.pool import on_ranks
 
 SLOT = 4096  # bytes: one page
 DTYPES = (
@@ -130,7 +131,9 @@ def test_a_sum_is_added_in_rank_order_and_has_the_same_bits_on_every_rank(pool, 
         assert all(torch.equal(a, b) for a, b in zip(first, results, strict=True))
 
 
-def start_several(world: World) -> None:
+@pytest.mark.parametrize("size", [2, 4])
+@on_ranks("size")
+def test_collectives_started_together_may_be_waited_for_in_any_order(world: World) -> None:
     link = make_link(world)
     xs = [
         torch.full((count,), float(world.rank + i))
@@ -147,12 +150,8 @@ def start_several(world: World) -> None:
         assert torch.equal(out, torch.full_like(out, float(ranks + i * world.size)))
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_collectives_started_together_may_be_waited_for_in_any_order(pool, size: int) -> None:
-    pool(size).run(start_several)
-
-
-def start_in_opposite_orders(world: World) -> None:
+@on_ranks(2)
+def test_two_links_may_be_started_in_another_order_on_each_rank(world: World) -> None:
     first, second = make_link(world), make_link(world)
     x, a, b = torch.ones(9), torch.empty(9), torch.empty(9)
     pairs = [(first, a), (second, b)]
@@ -160,10 +159,6 @@ def start_in_opposite_orders(world: World) -> None:
     for work in works:
         work.wait()
     assert a.sum() == b.sum() == 18
-
-
-def test_two_links_may_be_started_in_another_order_on_each_rank(pool) -> None:
-    pool(2).run(start_in_opposite_orders)
 
 
 class LateStore(dist.HashStore):
@@ -188,7 +183,7 @@ def test_a_rank_may_be_in_the_next_rendezvous_while_another_is_late_in_this_one(
 
     def join(me: int, store: dist.Store) -> None:
         for _ in range(2):
-            regions.append(region.Region(store, [0, 1], me, slot=SLOT, timeout=LIMIT))
+            regions.append(mapped_file.Region(store, [0, 1], me, slot=SLOT, timeout=LIMIT))
 
     late_rank = threading.Thread(target=join, args=(1, LateStore(store, "2/file")))
     late_rank.start()
@@ -204,7 +199,9 @@ SHORT: list[tuple[int, ...]] = [(), (0,), (3, 5)]
 LONG: list[tuple[int, ...]] = [(70_001,), (1 << 20,)]
 
 
-def exchange_messages(world: World) -> None:
+@pytest.mark.parametrize("size", [2, 4])
+@on_ranks("size")
+def test_messages_that_cross_arrive_whatever_their_size(world: World) -> None:
     link, n, me = make_link(world), world.size, world.rank
     peers = [r for r in range(n) if r != me]
     for dtype in DTYPES:
@@ -218,11 +215,6 @@ def exchange_messages(world: World) -> None:
                 work.wait()
             for r in peers:
                 assert torch.equal(outs[r], draw(r * n + me, shape, dtype)), (dtype, shape)
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_messages_that_cross_arrive_whatever_their_size(pool, size: int) -> None:
-    pool(size).run(exchange_messages)
 
 
 def receive_by_tag(world: World) -> list[float]:
@@ -309,7 +301,8 @@ def test_a_message_that_does_not_fit_its_receive_is_refused(pool) -> None:
     assert "waits for rank 1, which has left" in sender
 
 
-def pretend_two_hosts(world: World) -> str:
+@on_ranks(2)
+def test_ranks_of_two_hosts_are_refused_by_name_on_both(world: World) -> None:
     host = f"host{world.rank}"
     process = ProcessInfo(host, f"boot of {host}", os.getpid())
     with (
@@ -317,25 +310,18 @@ def pretend_two_hosts(world: World) -> str:
         pytest.raises(CollectiveError) as caught,
     ):
         make_link(world, where="hosts")
-    return str(caught.value)
+    message = str(caught.value)
+    assert "rank 0 on host0 (boot boot of host0), rank 1 on host1" in message
+    assert 'link="torch"' in message
 
 
-def test_ranks_of_two_hosts_are_refused_by_name_on_both(pool) -> None:
-    for message in pool(2).run(pretend_two_hosts):
-        assert "rank 0 on host0 (boot boot of host0), rank 1 on host1" in message
-        assert 'link="torch"' in message
-
-
-def refuse_other_devices(world: World) -> None:
+@on_ranks(2)
+def test_a_tensor_of_another_device_is_refused(world: World) -> None:
     link = make_link(world)
     with pytest.raises(ValueError, match="CPU tensors; all_reduce got one on meta"):
         link.start_all_reduce(torch.empty(2, device="meta"), torch.empty(2), "sum")
     with pytest.raises(ValueError, match="CPU tensors; send got one on meta"):
         link.start_send(torch.empty(2, device="meta"), 1 - world.rank, 0)
-
-
-def test_a_tensor_of_another_device_is_refused(pool) -> None:
-    pool(2).run(refuse_other_devices)
 
 
 def fill_shared_memory(world: World) -> str:
@@ -356,7 +342,7 @@ def refuse_to_open(world: World) -> str:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     if world.rank == 0:
-        with patch.object(region, "_open", refused), pytest.raises(PermissionError) as caught:
+        with patch.object(mapped_file, "_open", refused), pytest.raises(PermissionError) as caught:
             make_link(world, where="unopened")
     else:
         with pytest.raises(CollectiveError) as caught:
@@ -381,7 +367,7 @@ def test_a_full_shared_memory_is_an_error_and_not_a_bus_error(pool) -> None:
 
 
 def list_files(maker: int) -> list[str]:
-    return [path.name for path in region.folder().glob(f"shardlab-{maker}-*")]
+    return [path.name for path in mapped_file.folder().glob(f"shardlab-{maker}-*")]
 
 
 def list_files_of_link(world: World) -> tuple[int, list[str]]:
@@ -408,23 +394,20 @@ def test_only_stale_files_of_dead_ranks_are_removed(tmp_path: Path) -> None:
     ]
     for path in [stale, *remaining]:
         path.write_bytes(b"")
-    region._remove_stale(tmp_path)
+    mapped_file._remove_stale(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(remaining)
 
 
 # ---------------------------------------------------------------------- waiting
 
 
-def come_late(world: World) -> float:
+@on_ranks(2)
+def test_a_rank_waits_asleep_for_a_peer_that_comes_late(world: World) -> None:
     link, x = make_link(world), torch.ones(3)
     if world.rank == 1:
         time.sleep(10 * shared_memory._YIELD_SECONDS)
     link.start_all_reduce(x, x, "sum").wait()
-    return x.sum().item()
-
-
-def test_a_rank_waits_asleep_for_a_peer_that_comes_late(pool) -> None:
-    assert pool(2).run(come_late) == [6.0, 6.0]
+    assert x.sum().item() == 6.0
 
 
 def come_too_late(world: World) -> str:

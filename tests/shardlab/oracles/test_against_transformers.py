@@ -12,6 +12,7 @@ makes that fp64.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.training.checkpoint.hf import from_hf, read_config, to_hf
+from shardlab.training.checkpoint.hf import describe, from_hf, read_config, to_hf
 from shardlab.training.step import StepGradients
 from tests.shardlab.difference import TOLERANCE, difference
 
@@ -179,6 +180,38 @@ def test_logits_loss_and_gradients_are_those_of_transformers(
     assert written.keys() == gradients.keys()
     off = {name: difference(written[name], gradients[name]) for name in written}
     assert max(off.values()) <= TOLERANCE, off
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"attention_factor": 0.7}, {"mscale": 0.8, "mscale_all_dim": 0.3}, {"mscale": 0.8},
+        {"mscale": 0.8, "mscale_all_dim": 0.3, "attention_factor": 1.5},
+        {"beta_fast": 9, "beta_slow": 2.5}, {"beta_fast": 1, "beta_slow": 1}, {"truncate": False},
+        {"beta_fast": 4.0, "beta_slow": 0.25, "truncate": False, "attention_factor": 1.1},
+    ],
+    ids=lambda settings: "-".join(settings) or "plain",
+)  # fmt: skip
+def test_each_setting_of_yarn_rotates_as_in_transformers(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    scaling = ROPE | {"rope_type": "yarn", "factor": 4.0, OLD: 64} | settings
+    with Double():
+        config = transformers.Qwen3Config(**SIZES | {"head_dim": 32, "rope_parameters": scaling})
+        rates, factor = ROPE_INIT_FUNCTIONS["yarn"](config, "cpu")
+    config.save_pretrained(tmp_path)
+    ours = read_config(tmp_path)
+    assert ours.rope_scaling
+    assert difference(torch.tensor(ours.rope_rates, dtype=torch.float64), rates) <= TOLERANCE
+    assert math.isclose(ours.rope_scaling.magnitude, factor, rel_tol=1e-12)
+    assert read_config(write_again(tmp_path, describe(ours))) == ours
+
+
+def write_again(folder: Path, settings: dict[str, Any]) -> Path:
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    return folder
 
 
 def test_transformers_loads_what_was_written_and_computes_the_same(

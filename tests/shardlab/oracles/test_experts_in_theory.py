@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from costlab.implementations.megatron import experts as moe
+from costlab.layouts.memory import layer_parameters
 from shardlab.comm import World
-from shardlab.proofs.formulas import memory
 from shardlab.proofs.ledger import Ledger
 from tests.docs.page import ROOT
+from tests.docs.theory.account import make_gpt, make_plan
 from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import random_like
 
@@ -65,14 +66,14 @@ def test_all_to_all_sends_k_over_ep_of_the_rows_that_all_gather_sends(
 
 @pytest.mark.parametrize("page", ["05-experts.md", "05-experts.es.md"])
 def test_only_the_feed_forward_part_of_a_block_grows_with_the_experts(page: str) -> None:
-    def squares(key: str) -> int:
-        """Return how many H² of weights a term counts, one expert's for the experts'."""
-        terms = (*memory.PARAMETERS, *memory.DENSE_PARAMETERS, *memory.EXPERT_PARAMETERS)
-        return next(term.number for term in terms if term.key == key)
+    def squares(**experts: int) -> list[int]:
+        """Return how many H² of weights a layer has, and those of its experts."""
+        model = make_gpt(hidden=64, heads=1, bias=False, **experts)
+        return [count // 64**2 for count in layer_parameters(model, make_plan(), 0)]
 
-    attention, feed_forward = squares("attention-weights"), squares("feed-forward-weights")
-    assert squares("expert-weights") == feed_forward
-    dense = attention + feed_forward
+    dense, _ = squares()
+    attention, feed_forward = squares(experts=1, top_k=1)
+    assert attention + feed_forward == dense
     stored = attention + EXAMPLE["experts"] * feed_forward
     used = attention + EXAMPLE["top_k"] * feed_forward
     text = (ROOT / "docs/theory" / page).read_text("utf-8").partition("\n## ")[0]

@@ -24,6 +24,7 @@ from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
+from shardlab.layers.sharding import Sharding, mark, mark_copies
 from tests.shardlab import own_llama
 from tests.shardlab.own_llama import HIDDEN, Llama, batch
 
@@ -254,6 +255,128 @@ def summed_twice(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
+@supports(TENSOR)
+def divided_twice(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.norm.weight.register_hook(lambda g: g / grid.tensor.size)
+    return model
+
+
+@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
+def expert_scaled(grid: Grid, **options: Any) -> nn.Module:
+    model = gpt(grid, **options)
+    for parameter in model.layers["3"].mlp.experts.parameters():
+        parameter.register_hook(lambda g: g * grid.expert.size)
+    return model
+
+
+@supports(TENSOR)
+def negated_backward(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.norm.weight.register_hook(lambda g: g * torch.arange(len(g)).pow(grid.tensor.size - 1))
+    return model
+
+
+@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
+def marked_as_an_expert(grid: Grid, **options: Any) -> nn.Module:
+    model = gpt(grid, **options)
+    mark_copies(model.final_norm.weight, ExpertAxes.of(grid).copies)
+    return model
+
+
+@supports(TENSOR)
+def frozen_on_the_grid(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.norm.weight.requires_grad_(grid.tensor.size == 1)
+    return model
+
+
+@supports(PIPELINE)
+def stages_in_another_order(grid: Grid, stage: int, stages: int, **options: Any) -> nn.Module:
+    model = llama(grid, stage=stage, stages=stages, **options)
+    if stages > 1 and len(model.layers) > 1:
+        model.layers = nn.ModuleDict(reversed([*model.layers.items()]))
+    return model
+
+
+@supports(PIPELINE | {"tied": [True]})
+def tied_copy_counted_twice(grid: Grid, **options: Any) -> nn.Module:
+    class Both(Llama):
+        @property
+        def tied_weight(self) -> nn.Parameter | None:
+            return self.embedding.weight if self.begins != self.last else None
+
+        def forward(self, x: Tensor, documents_BS: Tensor) -> Any:
+            self.first = self.begins
+            output = super().forward(x, documents_BS)
+            self.first = True
+            return output
+
+    model = Both(grid, **options)
+    model.begins, model.first = model.first, True
+    return model
+
+
+@supports(TENSOR)
+def later_steps_differ(grid: Grid, **options: Any) -> nn.Module:
+    model, seen = llama(grid, **options), []
+    inner = model.loss
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        seen.append(1)
+        return inner(x, y) * (1 if grid.tensor.size == 1 else len(seen))
+
+    model.loss = loss
+    return model
+
+
+@supports(TENSOR)
+def raises_on_the_grid(grid: Grid, **options: Any) -> nn.Module:
+    return {1: llama(grid, **options)}[grid.tensor.size]
+
+
+@supports(TENSOR)
+def named_otherwise(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    if grid.tensor.size > 1:
+        model.extra = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    return model
+
+
+# ------------------------------------------------------------------ marks, and what ranks share
+
+
+@supports(TENSOR)
+def marked_and_whole(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    mark(model.norm.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
+    return model
+
+
+@supports(TENSOR)
+def marked_along_another_dim(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    mark(model.layers["0"].o.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
+    return model
+
+
+@supports(TENSOR)
+def marked_with_another_length(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    mark(model.layers["0"].o.weight, Sharding(grid.tensor, 1, 2 * HIDDEN, 2 * HIDDEN))
+    return model
+
+
+@supports(PIPELINE | {"tied": [True]})
+def tied_on_one_stage(grid: Grid, **options: Any) -> nn.Module:
+    class OneStage(Llama):
+        @property
+        def tied_weight(self) -> nn.Parameter | None:
+            return None if self.last else super().tied_weight
+
+    return OneStage(grid, **options)
+
+
 # ------------------------------------------------------------------ what can't be compared
 
 
@@ -309,8 +432,68 @@ def has_a_parameter_that_nothing_uses(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
+@supports({"data": [3]})
+def three(grid: Grid, **options: Any) -> nn.Module:
+    return llama(grid, **options)
+
+
 def narrow(grid: Grid, **options: Any) -> nn.Module:
     return llama(grid, **options).float()
+
+
+def has_no_number_as_loss(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    inner = model.loss
+    model.loss = lambda x, y: inner(x, y) * float("nan")
+    return model
+
+
+def trains_nothing(grid: Grid, **options: Any) -> nn.Module:
+    return llama(grid, **options).requires_grad_(False)
+
+
+def has_many_losses(grid: Grid, **options: Any) -> nn.Module:
+    model = llama(grid, **options)
+    model.loss = lambda x, y: x
+    return model
+
+
+def has_no_loss(grid: Grid, **options: Any) -> nn.Module:
+    class Silent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = llama(grid, **options)
+
+        def forward(self, *x: Tensor) -> Any:
+            return self.model(*x)
+
+    return Silent()
+
+
+built = []
+
+
+def builds_another_each_time(grid: Grid, **options: Any) -> nn.Module:
+    model, number = llama(grid, **options), len(built)
+    built.append(1)
+    inner = model.loss
+    model.loss = lambda x, y: inner(x, y) * (1 + number)
+    return model
+
+
+@supports(TENSOR, batch=lambda step: [*batch(step)])
+def has_a_list_as_batch(grid: Grid, **options: Any) -> nn.Module:
+    return llama(grid, **options)
+
+
+@supports(PIPELINE)
+def has_no_hidden_shape(grid: Grid, **options: Any) -> nn.Module:
+    class Shapeless(Llama):
+        @property
+        def hidden_shape(self) -> Any:  # type: ignore[override]
+            raise AttributeError
+
+    return Shapeless(grid, **options)
 
 
 def no_module(grid: Grid, **options: Any) -> Any:

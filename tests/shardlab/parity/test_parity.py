@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 
 from pages.blocks import LANGUAGES, ROOT
 from shardlab.parity.__main__ import main
-from shardlab.parity.case import Case, list_cases, make_case
+from shardlab.parity.case import SENTENCES, Case, ParityError, list_cases, make_case
 from shardlab.parity.session import Result, Session
-from shardlab.parity.subject import ParityError, Subject
+from shardlab.parity.subject import Subject
 from tests.limits import LIMIT
 from tests.shardlab import own_llama
 from tests.shardlab.parity import faults
@@ -38,57 +39,99 @@ def prove(session: Session, count: int = 8) -> Result:
     return result
 
 
-FAULTS = [
-    ("partial_norm", "gradient", "layers.1.norm2.weight", "partial: each tensor rank has seen"),
-    ("tied_ends", "gradient", "embedding.weight", "tied ends: two stages hold copies"),
-    ("unmarked_experts", "gradient", "layers.3.mlp.experts.3.fc2.weight", "an expert's gradient"),
-    ("label_smoothing", "loss", "", "a mean over the rank's own words (label smoothing"),
-    ("wrong_positions", "loss", "", "wrong positions or a wrong mask under context"),
-    ("rotated_by_own_rows", "loss", "", "positions (rope, a learned table) or a mask count from 0"),
-    ("mean_of_means", "loss", "", "a mean of means"),
-    ("unmarked_weight", "shape", "layers.1.q.weight", "an unmarked weight"),
-    ("double_scaling", "loss", "", "double scaling: the loss is scaled by the 2 data ranks"),
-    ("bias_before_the_sum", "loss", "", "a row-parallel bias is added once"),
-    ("missing_f", "gradient", "norm.weight", "cross the axis with copy_to"),
-    ("missing_g", "loss", "", "a sum over the tensor axis is missing"),
-    ("renumbered_stage", "shape", "layers.2.norm1.weight", "the stages do not hold all"),
-    ("summed_twice", "gradient", "norm.weight", "counted once on each of the 2 tensor ranks"),
-]
+FAULTS = [  # with the sentence that must be said, by its name, and what it must hold
+    ("partial_norm", "gradient", "layers.1.norm2.weight", "parts-tensor", ""),
+    ("tied_ends", "gradient", "embedding.weight", "parts-pipeline", ""),
+    ("unmarked_experts", "gradient", "layers.3.mlp.experts.3.fc2.weight", "averaged-experts", ""),
+    ("label_smoothing", "loss", "", "own-part", ""),
+    ("wrong_positions", "loss", "", "context", ""),
+    ("rotated_by_own_rows", "loss", "", "sequence_parallel", ""),
+    ("mean_of_means", "loss", "", "plain", ""),
+    ("unmarked_weight", "shape", "layers.1.q.weight", "unmarked", "Sharding(axis, 0, 16, padded)"),
+    ("double_scaling", "loss", "", "scaled-loss", "by the 2 data ranks by the model"),
+    ("bias_before_the_sum", "loss", "", "tensor", ""),
+    ("missing_f", "gradient", "norm.weight", "parts-tensor", ""),
+    ("missing_g", "loss", "", "tensor", ""),
+    ("renumbered_stage", "shape", "layers.2.norm1.weight", "missing", ""),
+    ("summed_twice", "gradient", "norm.weight", "summed-again", "each of the 2 tensor ranks"),
+    ("divided_twice", "gradient", "norm.weight", "divided-again", "by the 2 tensor ranks"),
+    ("expert_scaled", "gradient", "layers.3.mlp.experts.3.fc2.weight", "scaled-expert", ""),
+    ("negated_backward", "gradient", "norm.weight", "backward", ""),
+    ("marked_as_an_expert", "gradient", "final_norm.weight", "parts", "each of the data ranks"),
+    ("frozen_on_the_grid", "gradient", "norm.weight", "frozen", ""),
+    ("stages_in_another_order", "loss", "", "pipeline", ""),
+    ("named_otherwise", "shape", "extra", "renamed", ""),
+    ("marked_and_whole", "shape", "norm.weight", "marked-whole", "dim 0 of length 16"),
+    (
+        "marked_along_another_dim", "shape", "layers.0.o.weight", "marked",
+        "cuts dim 0 of length 16; sharding.mark(p, Sharding(axis, 1, 16, padded))",
+    ),
+    (
+        "marked_with_another_length", "shape", "layers.0.o.weight", "marked",
+        "cuts dim 1 of length 32; sharding.mark(p, Sharding(axis, 1, 16, padded))",
+    ),
+    ("tied_copy_counted_twice", "norm", "", "norm", ""),
+    ("later_steps_differ", "weight", "loss 1", "later", ""),
+    ("raises_on_the_grid", "error", "", "raised", ""),
+    ("tied_on_one_stage", "error", "", "collectives", ""),
+]  # fmt: skip
+
+
+def pattern(kind: str, name: str) -> str:
+    """A regular expression of a sentence with any values in it."""
+    sentence = re.escape(
+        " ".join(SENTENCES[kind][name].split()).replace("{{", "{").replace("}}", "}")
+    )
+    return re.sub(r"\\\{\w.*?\\\}", ".*", sentence)
 
 
 @pytest.mark.parametrize(
-    ("name", "quantity", "parameter", "cause"), FAULTS, ids=lambda x: str(x)[:20]
+    ("name", "quantity", "parameter", "sentence", "words"), FAULTS, ids=lambda x: str(x)[:26]
 )
 def test_a_planted_fault_is_named(
-    pool: Pools, name: str, quantity: str, parameter: str, cause: str
+    pool: Pools, name: str, quantity: str, parameter: str, sentence: str, words: str
 ) -> None:
     finding = prove(session_of(pool, name)).finding
     assert finding
     assert (finding.quantity, finding.name) == (quantity, parameter), finding
-    assert cause in finding.cause, finding
+    assert re.fullmatch(pattern("cause", sentence), finding.cause), finding
+    assert words in finding.cause
 
 
 REFUSED = [
-    (
-        "dropout_under_recomputation",
-        "layers.0.down.weight isn't the derivative .* another dropout mask",
-    ),
-    ("frozen_lora", r"no gradient reaches layers.0.lora_a: .* below frozen parameters"),
-    ("remembers", "the model keeps state between forwards: the loss of one batch is"),
-    ("draws", "the model draws random numbers: with other seeds"),
-    ("returns_a_dict", "the model returns a dict: return a tensor or a tuple"),
-    ("moves_a_buffer", "a forward changes the buffer mean: a model that keeps state"),
-    ("has_a_parameter_that_nothing_uses", "the loss does not depend on unused: freeze it"),
-    ("narrow", "is float32: build the model in float64"),
-    ("no_module", "no_module returned a dict: return a module"),
-    ("missing", "has no missing: write a function that returns a module"),
+    ("dropout_under_recomputation", "derivative", "the backward of layers.0.down.weight isn't"),
+    ("frozen_lora", "reentrant", "no gradient reaches layers.0.lora_a"),
+    ("remembers", "state", ""),
+    ("draws", "draws", ""),
+    ("returns_a_dict", "output", "returns a dict"),
+    ("moves_a_buffer", "buffer", "the buffer mean"),
+    ("has_a_parameter_that_nothing_uses", "unused", "depend on unused: freeze"),
+    ("narrow", "narrow", "embedding.weight is float32"),
+    ("has_no_number_as_loss", "infinite", "batch(0) is nan"),
+    ("has_many_losses", "loss", ""),
+    ("has_no_loss", "no-loss", ""),
+    ("trains_nothing", "nothing-trains", ""),
+    ("builds_another_each_time", "builds", ""),
+    ("has_a_list_as_batch", "batch", ""),
+    ("no_module", "no-module", "no_module returned a dict"),
+    ("absent", "no-attribute", "has no absent: write a function that returns a module"),
 ]
 
 
-@pytest.mark.parametrize(("name", "words"), REFUSED)
-def test_a_model_that_can_not_be_compared_is_told_why(pool: Pools, name: str, words: str) -> None:
-    with pytest.raises(ParityError, match=words):
+@pytest.mark.parametrize(("name", "sentence", "words"), REFUSED)
+def test_a_model_that_can_not_be_compared_is_told_why(
+    pool: Pools, name: str, sentence: str, words: str
+) -> None:
+    with pytest.raises(ParityError) as refused:
         session_of(pool, name).run(Case())
+    assert re.fullmatch(pattern("refused", sentence), str(refused.value)), refused.value
+    assert words in str(refused.value)
+
+
+def test_a_pipeline_without_hidden_shape_is_told_to_write_it(pool: Pools) -> None:
+    finding = session_of(pool, "has_no_hidden_shape").run(Case(pipeline=2)).finding
+    assert finding
+    assert re.fullmatch(f"rank . raised: {pattern('refused', 'hidden-shape')}", finding.what)
 
 
 RIGHT = [
@@ -115,7 +158,7 @@ def test_cases_are_the_simplest_first_and_all_different() -> None:
     supports = own_llama.SUPPORTS
     cases = list_cases(supports, count=40, ranks=4, rows=8, seed=0)
     assert len({*cases}) == len(cases) == 40
-    assert [*map(str, cases[:3])] == ["one rank", "tensor 2", "context 2"]
+    assert [*map(str, cases[:3])] == ["one rank", "tensor 2", "data 2"]
     assert max(case.ranks for case in cases) == 4
     for name, values in supports.items():
         seen = {c.__dict__.get(name, dict(c.options).get(name)) for c in cases}
@@ -143,36 +186,53 @@ def test_the_command_proves_a_model_and_names_a_fault_with_its_command(
     assert result["finding"]["name"] == "norm.weight"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nothing.py:build"], "'nothing.py:build' is no file and function"),
-        ([f"{own_llama.__file__}:build", "--case", "{"], "--case is no JSON"),
-        (
-            [f"{own_llama.__file__}:build", "--case", '{"tensr": 2}'],
-            "--case has 'tensr'; choose from",
-        ),
-    ],
-)
+OWN = f"{own_llama.__file__}:build"
+BAD = [
+    (["nothing.py:build"], "no-file", "'nothing.py:build' is no file"),
+    ([OWN, "--case", "{"], "json", "(Expecting property name"),
+    ([OWN, "--case", "[]"], "json", 'no JSON object: give {"tensor": 2}'),
+    ([OWN, "--case", '{"tensr": 2}'], "unknown", "'tensr'; choose from context, data"),
+    ([OWN, "--case", '{"schedule": "zb"}'], "value", "'zb' doesn't exist: choose '1f1b', 'gpipe'"),
+    ([OWN, "--steps", "0"], "option", "--steps 0"),
+    ([f"{faults.__file__}:three", "--ranks", "2"], "no-case", "at most 2 ranks"),
+]
+FILES = [
+    ("def build(): pass", "no-attribute", "has no SUPPORTS: write a dict"),
+    ("SUPPORTS = {'tensor': 2}", "no-list", "SUPPORTS['tensor'] is no list"),
+    ("SUPPORTS = {'fsdp': []}", "no-list", "SUPPORTS['fsdp'] is no list"),
+    ("SUPPORTS = {'data': [0]}", "value", "data = 0 doesn't exist: choose a whole number from 1"),
+    ("SUPPORTS = {'fsdp': ['FULL']}", "value", "choose '', 'FULL_SHARD'"),
+    ("SUPPORTS = {}", "no-supports", ""),
+    ("import nothing_at_all", "import", "can't be imported: ModuleNotFoundError"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence", "words"), BAD)
 def test_what_can_not_be_read_is_said(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str, words: str
 ) -> None:
     assert main(arguments) == 2
-    assert words in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert re.fullmatch(rf"shardlab.parity: error: {pattern('refused', sentence)}\n", printed)
+    assert words in printed
 
 
-def test_a_file_without_what_is_needed_is_told_what_to_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "sentence", "words"), FILES)
+def test_a_file_without_what_is_needed_is_told_what_to_write(
+    tmp_path: Path, text: str, sentence: str, words: str
+) -> None:
     file = tmp_path / "model.py"
-    for text, words in [
-        ("def build(): pass", "model.py has no SUPPORTS: write a dict"),
-        ("SUPPORTS = {'tensor': 2}\ndef build(): pass", r"SUPPORTS\['tensor'\] is no list"),
-        ("SUPPORTS = {}\ndef build(): pass", "SUPPORTS is empty"),
-        ("import nothing_at_all", "can't be imported: ModuleNotFoundError"),
-    ]:
-        file = tmp_path / f"model_{len(text)}.py"
-        file.write_text(text)
-        with pytest.raises(ParityError, match=words.replace("model.py", file.name)):
-            assert Subject(str(file), "build").supports
+    file.write_text(text)
+    with pytest.raises(ParityError) as refused:
+        assert Subject(str(file), "build").supports
+    assert re.fullmatch(pattern("refused", sentence), str(refused.value)), refused.value
+    assert words in str(refused.value)
+
+
+def test_each_sentence_is_reached_by_a_fault_or_by_bad_input() -> None:
+    assert {sentence for *_, sentence, _ in FAULTS} == SENTENCES["cause"].keys()
+    reached = {sentence for *_, sentence, _ in [*REFUSED, *BAD, *FILES]} | {"hidden-shape"}
+    assert reached == SENTENCES["refused"].keys()
 
 
 @pytest.mark.ci

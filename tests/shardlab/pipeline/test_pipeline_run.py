@@ -24,6 +24,7 @@ from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding
 from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named
+from tests.shardlab.pool import on_ranks
 
 STEPS = 10
 Values = Mapping[str, Mapping[str, Tensor]]
@@ -169,8 +170,10 @@ def test_losses_and_gradients_equal_torchs_pipelining(
     assert list_exceeding(pool(p).run(compare_with_torch, cases)) == []
 
 
+@pytest.mark.parametrize("p", [2, 4])
+@on_ranks("p")
 @on_default_device
-def messages_counted(world: World) -> dict[str, tuple[object, object]]:
+def test_the_ledger_counts_each_boundary_once_each_way(world: World) -> None:
     """What the ledger saw of each schedule, and what the schedule says."""
     counted: dict[str, tuple[object, object]] = {}
     for kind, m, v in [
@@ -200,14 +203,8 @@ def messages_counted(world: World) -> dict[str, tuple[object, object]]:
             {op: (n, n * size) for op, n in expected.items()},
         )
         assert {entry.op for entry in ledger.entries} <= {"send", "recv"}
-    return counted
-
-
-@pytest.mark.parametrize("p", [2, 4])
-def test_the_ledger_counts_each_boundary_once_each_way(pool, p: int) -> None:
-    for counted in pool(p).run(messages_counted):
-        for kind, (actual, expected) in counted.items():
-            assert actual == expected, kind
+    for kind, (actual, expected) in counted.items():
+        assert actual == expected, kind
 
 
 @on_default_device

@@ -25,6 +25,7 @@ from shardlab.pipeline.action import Schedule, ScheduleError, Weight
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from tests.shardlab.difference import differences, list_exceeding
+from tests.shardlab.pool import on_ranks
 
 CONFIG = GPTConfig(
     layers=4, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
@@ -163,7 +164,8 @@ def test_weights_never_computed_fsdp_and_main_grads_of_fuse_are_refused(pool: An
     assert "FSDP reduces gradients" in sharded == whole
 
 
-def failing(world: World) -> tuple[str, float]:
+@on_ranks(1)
+def test_what_fails_in_the_weights_part_is_raised_and_leaves_nothing_behind(world: World) -> None:
     """A hook that raises in a `Weight`; then the step again, with nothing left of it."""
     axis = Axis.alone("pipeline")
     model, right = GPT(CONFIG, tensor=Axis.alone()), GPT(CONFIG, tensor=Axis.alone())
@@ -183,8 +185,7 @@ def failing(world: World) -> tuple[str, float]:
     model.zero_grad()
     step(axis, model, model, by_name("zb-h1", 1, 2), 2)
     step(axis, right, right, by_name("1f1b", 1, 2), 2)
-    return words, max(differences(gradients(model), gradients(right)).values())
-
-
-def test_what_fails_in_the_weights_part_is_raised_and_leaves_nothing_behind(pool: Any) -> None:
-    assert pool(1).run(failing) == [("no memory", 0.0)]
+    assert words, max(differences(gradients(model), gradients(right)).values()) == (
+        "no memory",
+        0.0,
+    )

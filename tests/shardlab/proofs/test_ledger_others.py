@@ -28,6 +28,7 @@ from shardlab.grid.grid import Grid
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 
 S, B, H, F, V = 4, 2, 8, 12, 24
 TOKENS = S * B
@@ -150,7 +151,8 @@ def test_fsdp2_sends_what_the_formula_says_in_every_strategy_and_with_accumulati
 # ------------------------------------------------------------------ data parallelism
 
 
-def ddp(world: World) -> None:
+@on_ranks(4)
+def test_ddp_sends_each_bucket_once_and_nothing_in_the_passes_without_sync(world: World) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(5))).to(world.device)
     cap = 3000 / 2**20
@@ -168,10 +170,6 @@ def ddp(world: World) -> None:
     buckets = formulas.bucket_sizes(gradients, [3000])
     assert buckets == [3 * 1088, 2 * 1088]
     assert_equal(ledger, formulas.data_parallel(buckets, ranks=world.size))
-
-
-def test_ddp_sends_each_bucket_once_and_nothing_in_the_passes_without_sync(pool) -> None:
-    pool(4).run(ddp)
 
 
 # ------------------------------------------------------------------ tensor parallelism

@@ -218,9 +218,14 @@ def test_full_sharding_costs_half_as_much_again_as_replicas_but_for_the_root() -
 # ------------------------------------------------------------------ pipelines and 3D
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "gpt": {}, "llama": LLAMA, "qwen3": LLAMA | {"head_size": 6, "qk_norm": True},
+}  # fmt: skip
+
+
 def three_d(
     world: World, schedule: str, sizes: Sequence[int], sequence: bool, tied: bool,
-    llama: bool = False,
+    kind: str = "gpt",
 ) -> tuple[Ledger, Traffic]:  # fmt: skip
     """The first step of a GPT on tensor × pipeline × data, and what it must have sent.
 
@@ -232,7 +237,7 @@ def three_d(
     grid = Grid(world=world, tensor=tensor, pipeline=stages, links=links)
     stage = grid.pipeline.rank
     model = GPT(
-        config(layers, **(LLAMA if llama else {}) | {"tie_embeddings": tied}),
+        config(layers, **KINDS[kind] | {"tie_embeddings": tied}),
         tensor=grid.tensor, sequence_parallel=sequence,
         stage=stage, stages=stages, device=world.device,
     )  # fmt: skip
@@ -256,13 +261,14 @@ def three_d(
     assert sum(buckets) == sum(p.nbytes for p in model.parameters())
     # Two norms and two row biases a block; positions on the first stage, a norm on the last.
     partial = layers // stages * 6 * H + (stage == 0) * S * H + (stage == stages - 1) * 2 * H
-    if llama:  # norms without bias, no row bias, no positions
+    if kind != "gpt":  # norms without bias, no row bias, no positions
         partial = layers // stages * 2 * H + (stage == stages - 1) * H
     parameters = len(list(model.parameters()))
     order = Traffic(step=calls("broadcast", parameters * 8, grid.data.size))
     return ledger, order + formulas.step(
         Sizes(**settings, sequence_parallel=sequence and tensor > 1), stage, buckets=buckets,
         partial=partial, tied=-(-V // tensor) * H if tied else 0,
+        head_norms=layers // stages * 2 * 6 if kind == "qwen3" else 0,
     )  # fmt: skip
 
 
@@ -275,11 +281,13 @@ def test_a_step_on_every_grid_up_to_eight_ranks_sends_what_the_formula_says(
 ) -> None:
     tensor, stages, data = sizes
     for stage in sorted({0, stages // 2, stages - 1}):
-        for sequence, tied, schedule, llama in [
-            (False, True, "1f1b", False), (True, False, "gpipe", False), (True, True, "1f1b", True),
+        for sequence, tied, schedule, kind in [
+            (False, True, "1f1b", "gpt"), (True, False, "gpipe", "gpt"),
+            (True, True, "1f1b", "llama"), (True, False, "1f1b", "qwen3"),
+            (False, True, "gpipe", "qwen3"),
         ]:  # fmt: skip
             with alone(stage * tensor * data, prod(sizes)) as world:
-                ledger, expected = three_d(world, schedule, sizes, sequence, tied, llama)
+                ledger, expected = three_d(world, schedule, sizes, sequence, tied, kind)
             # The runner's sends and receives stand outside of autograd, whichever way they go.
             assert ledger.calls() == expected.all, f"\n{ledger.summary()}\n{expected}"
 

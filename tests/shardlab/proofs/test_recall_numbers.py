@@ -17,22 +17,20 @@ from shardlab.grid.rules import check_world
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Call, Traffic
 from shardlab.proofs.formulas.gpt import Sizes, micro_batch
-from shardlab.proofs.formulas.memory import (
-    CHECKPOINT,
-    CORE,
-    RECIPES,
-    Model,
-    Plan,
-    Term,
-    account,
-    total,
-)
 from tests.docs.page import ROOT
+from tests.docs.theory.account import (
+    SHARDLAB,
+    count_layer,
+    count_parameters,
+    make_gpt,
+    make_plan,
+    state_bytes,
+)
 
 KIB, MIB = 1 << 10, 1 << 20
 TUTOR = {"tokens": 512, "hidden": 128, "ranks": 2, "itemsize": 4}
 SIZES = Sizes(tokens=512, hidden=128, layers=4, itemsize=4, tensor=2)
-TUTOR_MODEL = Model(layers=4, hidden=128, heads=4, sequence=128, vocabulary=1024)
+TUTOR_MODEL = make_gpt(layers=4, hidden=128, heads=4, positions=128, vocabulary=1024)
 HEAD = {"tokens": 512, "features": 128, "ranks": 2, "itemsize": 4}
 
 
@@ -44,12 +42,10 @@ def sums_of(calls: "Counter[Call]") -> int:
     return sum(count for call, count in calls.items() if call.op == "all_reduce")
 
 
-def layer_bytes(terms: tuple[Term, ...], recompute: str = "none", **sizes: int) -> float:
-    """Return the bytes that these terms of one layer of 32 heads take."""
-    model = Model(layers=1, heads=32, vocabulary=1, **sizes)
-    keys = {term.key for term in terms}
-    lines = account(model, Plan(recompute=recompute))
-    return sum(line.bytes for line in lines if line.key in keys)
+def layer_bytes(hidden: int, sequence: int, recompute: str) -> float:
+    """Return the bytes that one layer of 32 heads keeps."""
+    plan = make_plan(sequence=sequence, recompute=recompute)
+    return count_layer(make_gpt(hidden=hidden, heads=32), plan)
 
 
 def attention_of(kind: str, **widths: int) -> Traffic:
@@ -119,7 +115,7 @@ MADE: dict[str, Callable[[], float]] = {
         formulas.row_parallel(tokens=512, features=512, ranks=2, itemsize=4)
     ),
     "docs/labs/02-allreduce-costs#tutor-state": lambda: (
-        sum(RECIPES["fp32"][1:]) * total(TUTOR_MODEL, Plan(recipe="fp32"), "weight") / 4 / 2
+        state_bytes(SHARDLAB) * count_parameters(TUTOR_MODEL) / 2
     ),
     "docs/labs/04-experts#two-ways-even": lambda: next(
         k
@@ -129,10 +125,10 @@ MADE: dict[str, Callable[[], float]] = {
     "docs/theory/07-from-bin-idx-to-a-batch#samples-of-an-epoch": lambda: len(
         build_indices(np.array([1_000_000], np.int32), range(1), Recipe(sequence=1024)).order
     ),
-    "docs/theory/08-memory#scores": lambda: layer_bytes(CORE, hidden=64, sequence=64) / 64**2,
-    "docs/theory/08-memory#full-recomputation": lambda: layer_bytes(
-        (CHECKPOINT,), hidden=12288, sequence=2048, recompute="full"
+    "docs/theory/08-memory#scores": lambda: (
+        (layer_bytes(64, 64, "none") - layer_bytes(64, 64, "selective")) / 64**2
     ),
+    "docs/theory/08-memory#full-recomputation": lambda: layer_bytes(12288, 2048, "full"),
     "docs/theory/09-choosing-a-layout#tokens-for-the-network": lambda: (
         formulas.fully_sharded([0, 600], ranks=2, itemsize=2).wire * 2 / 600 / 6 * 8000
     ),

@@ -24,7 +24,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError
-from shardlab.training.checkpoint.parameter_runs import boxes_of_run
+from shardlab.training.checkpoint.slices import boxes_of_run
 from tests.shardlab.fsdp_models import gathered, sliced
 from tests.shardlab.properties import steady
 from tests.shardlab.training.test_checkpoint import (

@@ -43,6 +43,7 @@ LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 4,
 }  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4}
 MODELS: dict[str, dict[str, Any]] = {
     "llama": LLAMA_CONFIG,
     "tied": LLAMA_CONFIG | {"tie_word_embeddings": True},
@@ -226,6 +227,17 @@ def test_a_rank_reads_its_own_slices_alone(pool: Any, tmp_path: Path) -> None:
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1.0}}, "low_freq_factor = 1.0 must be"),
         ({"rope_scaling": LLAMA3 | {"mscale": 1.0}}, "llama3 rope has .*mscale.* here it takes"),
         ({"rope_scaling": LLAMA3, "rope_theta": 1.0}, "rope_base = 1.0 is scaled"),
+        (
+            {"rope_scaling": YARN | {"beta_fast": 0.5}},
+            "beta_slow = 1.0 must be above 0 and at most",
+        ),
+        ({"rope_scaling": YARN | {"attention_factor": 0}}, "attention_factor = 0.0; give more"),
+        ({"rope_scaling": YARN | {"mscale": 1, "mscale_all_dim": -5}}, "attention_factor = -"),
+        ({"rope_scaling": YARN | {"mscale": "1", "mscale_all_dim": 1}}, "can't multiply"),
+        (
+            {"rope_scaling": YARN | {"low_freq_factor": 1.0}},
+            "here it takes factor, original_max_position_embeddings, and perhaps attention_factor",
+        ),
         (
             {"rope_parameters": {"rope_theta": 9.0, "factor": 2.0}},
             "default rope has factor, and here it takes none",

@@ -52,3 +52,40 @@ def test_the_claims_take_few_sheets_and_no_table_is_cut(open_reader: OpenReader)
     reader.resize(680, 1000)  # a sheet's width without its margins
     cut = "all => all.filter(table => table.getBoundingClientRect().right > innerWidth).length"
     assert page.locator(".md-content table").evaluate_all(cut) == 0
+
+
+BELOW = """() => [...document.querySelectorAll("details:is(.example, .question, .answers)")]
+  .flatMap(fold => [...fold.children].filter(child => child.matches("p, ul, ol, div:not([class])")))
+  .filter(child => !child.matches(".recall-verdict")).length"""
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "place", ["theory/01-collectives/", "es/theory/04-pipelines-and-the-grid/"]
+)
+def test_answers_are_printed_at_the_end_and_stand_in_their_place_afterwards(
+    open_reader: OpenReader, place: str
+) -> None:
+    reader = open_reader(viewport={"width": 1440, "height": 900})
+    page = reader.read(place)
+    article = page.locator("article")
+    words = "article => article.textContent.replace(/\\s/g, '')"  # spaces between blocks may move
+    text, below = article.evaluate(words), page.evaluate(BELOW)
+    assert below > 10
+    for _ in range(2):  # a second printing is like the first
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        answers = page.locator("article > .paper-answers:last-child")
+        assert page.evaluate(BELOW) == 0
+        titles = answers.locator("p > strong:only-child").all_inner_texts()
+        questions = page.locator("details.question > summary").all_inner_texts()
+        assert {question.split("\n")[-1] for question in questions} <= {*titles}
+        assert sum(title.split()[0] in ("Answer", "Respuesta") for title in titles) >= 4
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert article.evaluate(words) == text and page.evaluate(BELOW) == below
+
+
+@pytest.mark.ci
+def test_theory_1_takes_ten_sheets(open_reader: OpenReader) -> None:
+    page = open_reader().read("theory/01-collectives/")
+    pdf = page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 10  # 11 with answers below questions

@@ -54,6 +54,29 @@ def test_a_claims_verdict_is_folded_until_asked_for_and_one_verdict_can_be_chose
     assert page.locator(".claims tbody tr:not([hidden])").count() == len(CLAIMS)
 
 
+@pytest.mark.parametrize(
+    ("language", "reveal", "fold"),
+    [
+        ("", "Show all verdicts", "Fold what labs ask"),
+        ("es/", "Ver todos los veredictos", "Plegar lo que preguntan los laboratorios"),
+    ],
+)
+def test_one_button_shows_all_verdicts_and_folds_them_again(
+    open_reader: OpenReader, language: str, reveal: str, fold: str
+) -> None:
+    page = open_reader(viewport={"width": 1440, "height": 900}).read(language + CLAIMS_PAGE)
+    button = page.locator(".claims-bar > button")
+    assert button.inner_text() == reveal
+    button.click()
+    assert len(page.evaluate(OPEN)) == len(CLAIMS) and button.inner_text() == fold
+    assert not page.locator(".claims td button:visible").count()
+    page.evaluate("scrollTo(0, 9000)")  # the choice stays in sight, below the header
+    box, header = button.bounding_box(), page.locator(".md-header").bounding_box()
+    assert header["height"] <= box["y"] < 200
+    button.click()
+    assert len(page.evaluate(OPEN)) == sum(not claim.lab for claim in CLAIMS)
+
+
 def test_every_lab_that_claims_answer_is_there() -> None:
     labs = {path.name.partition("-")[0] for path in (REPOSITORY / "docs/labs").glob("*.md")}
     assert {claim.lab for claim in CLAIMS if claim.lab} <= labs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -9,7 +10,7 @@ import pytest
 
 from sitelab.pages import edit_links
 from tests.site.pages.conftest import EDIT_BASE
-from tests.site.scratch_site import BuiltSite
+from tests.site.scratch_site import REPOSITORY, BuiltSite
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,32 @@ def test_each_page_names_its_own_file(strict_site: BuiltSite) -> None:
 
 def test_where_no_host_is_known_there_is_no_link(tmp_path: Path) -> None:
     assert edit_links.find_base(tmp_path, "") == ""
+
+
+@pytest.mark.parametrize(
+    ("remote", "configured", "address"),
+    [
+        ("git@github.com:o/r.git", None, "https://github.com/o/r.git"),
+        ("https://name:secret@gitlab.com/g/r", None, "https://gitlab.com/g/r"),
+        ("git@github.com:o/r.git", "https://example.org/r", "https://example.org/r"),
+        ("/srv/git/r.git", None, None),
+        ("https://example.org/o/r.git", None, None),
+    ],
+)
+def test_a_command_clones_from_the_address_if_it_is_known(
+    tmp_path: Path, remote: str, configured: str | None, address: str | None
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text(f'[remote "origin"]\n\turl = {remote}\n')
+    page = (
+        "Type. <!-- address -->`REPOSITORY` is it.<!-- /address --> Go.\ngit clone REPOSITORY a\n"
+    )
+    named = f"Type. Go.\ngit clone {address} a\n" if address else page
+    assert edit_links.name_repository(page, tmp_path, configured) == named
+
+
+@pytest.mark.parametrize("suffix", ["", ".es"])
+def test_the_front_page_says_what_to_clone_if_no_address_is_known(suffix: str) -> None:
+    page = (REPOSITORY / f"docs/index{suffix}.md").read_text("utf-8")
+    said = re.search(r"<!-- address -->(.*?)<!-- /address -->", page, re.DOTALL)
+    assert said and "`REPOSITORY`" in said[1] and page.count("REPOSITORY") == 2

@@ -38,6 +38,24 @@ def test_the_figure_is_legible_on_a_telephone_and_follows_the_palette(
     assert figure.evaluate(FILL) != light
 
 
+@pytest.mark.parametrize("language", ["", "es/"])
+def test_the_first_screen_says_what_it_is_and_has_the_picture(
+    open_reader: OpenReader, language: str
+) -> None:
+    """What one does here, where to begin and the figure are seen before anything is scrolled."""
+    for viewport in ({"width": 1440, "height": 900}, PHONE):
+        page = open_reader(viewport=viewport).read(language)
+        foot = "element => element.getBoundingClientRect().bottom"
+        head = "element => element.getBoundingClientRect().top"
+        assert page.locator(".md-button").last.evaluate(foot) < viewport["height"]
+        figure = page.locator(".hero svg[aria-label]")
+        assert figure.evaluate(head) < viewport["height"] - 100
+    page = open_reader(viewport={"width": 1440, "height": 900}).read(language)
+    ways = page.locator(".hero-ways li")
+    assert ways.count() == 3
+    assert max(way.evaluate(foot) for way in ways.all()) < 900
+
+
 def test_what_the_figure_says_is_what_the_tutors_block_sends(open_reader: OpenReader) -> None:
     reader = open_reader(viewport=PHONE)
     text = reader.read("").locator(".hero svg[aria-label]").text_content() or ""

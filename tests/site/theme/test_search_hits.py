@@ -1,6 +1,6 @@
 """The search's first hit is the page that a learner means, for the queries of `queries.toml`.
 
-Material's own worker searches the built site's own index, in QuickJS in place of a browser.
+The built site's own worker searches its own index, in QuickJS in place of a browser.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Search:
 
     def __init__(self, site: Path, language: str) -> None:
         index = json.loads((site / language / "search/search_index.json").read_text("utf-8"))
-        (worker,) = SCRIPTS.glob("workers/search.*.min.js")
+        (worker,) = site.glob("assets/javascripts/workers/search.*.min.js")
         names = ["stemmer.support", language] if language else []
         lunr = [SCRIPTS / f"lunr/min/lunr.{name}.min.js" for name in names]
         self._context = quickjs.Context()
@@ -47,9 +47,13 @@ class Search:
             pass
         return json.loads(self._context.eval("JSON.stringify(answer)")).get("data")
 
+    def find_hits(self, words: str) -> list[dict[str, Any]]:
+        """Return the best place of each page that the search lists, the best first."""
+        return [hits[0] for hits in self._ask(2, words)["items"]]
+
     def find(self, words: str) -> list[str]:
         """Return the pages that the search lists for `words`, the best first."""
-        return [hits[0]["location"].partition("#")[0] for hits in self._ask(2, words)["items"]]
+        return [hit["location"].partition("#")[0] for hit in self.find_hits(words)]
 
 
 @pytest.mark.parametrize("language", ["en", "es"])
@@ -64,7 +68,29 @@ def test_a_learners_query_finds_the_right_page_first(site: Path, language: str) 
     assert len(misses) <= ALLOWED_MISSES * len(queries), "\n".join(misses)
 
 
-@pytest.mark.parametrize(("language", "words"), [("", "zero bubble"), ("es", "cómo instalar")])
+@pytest.mark.parametrize(
+    ("language", "words", "missing"),
+    [
+        ("es", "qué es 1F1B", set()),  # words of grammar are not looked for
+        ("es", "burbja del pipeline", set()),  # found with one letter wrong
+        ("es", "precision mixta", set()),  # found without its accent
+        ("", "the gradients xyzzy", {"xyzzy"}),
+    ],
+)
+def test_only_words_that_the_page_lacks_are_struck_out(
+    site: Path, language: str, words: str, missing: set[str]
+) -> None:
+    (hit, *_) = Search(site, language).find_hits(words)
+    assert {word for word, is_there in hit["terms"].items() if not is_there} == missing
+
+
+def test_lunrs_own_language_still_works(site: Path) -> None:
+    search = Search(site, "")
+    either, both = search.find("ring attention"), search.find("+ring +attention")
+    assert both and len(both) < len(either)
+
+
+@pytest.mark.parametrize(("language", "words"), [("", "zero bubble"), ("es", "como instalar")])
 def test_a_browser_lists_the_same_pages(
     browser: Any, searched: str, site: Path, language: str, words: str
 ) -> None:

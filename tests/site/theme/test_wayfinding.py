@@ -14,6 +14,7 @@ from tests.site.reader import OpenReader
 LANGUAGES = ["", "es/"]
 TRAIL = re.compile(r'<nav class="trail".*?</nav>', re.DOTALL)
 FOOT = re.compile(r'<nav class="md-footer__inner.*?</nav>', re.DOTALL)
+TAB = re.compile(r'<ul class="md-tabs__list">.*?</ul>', re.DOTALL)
 GOAL = re.compile(r'</h1><p class="goal"><b>.*?</b> \S.*?</p>')
 TITLE = re.compile(r"<h1.*?</h1>")
 DONE = "[...document.querySelectorAll('.done')].map(title => title.textContent.trim())"
@@ -44,6 +45,7 @@ def test_a_page_is_in_its_menu_or_has_a_bar_and_leads_to_its_lab(site: Path, pla
     assert foot
     if belongs_to_a_lab(place):
         assert any("labs/" in link for link in list_links(trail, place.address)), trail
+        assert read(site, place.address, TAB).count("md-tabs__item--active") == 1
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -79,6 +81,23 @@ def test_each_page_of_the_path_has_a_goal_and_theory_is_numbered(site: Path, lan
     assert re.search(r"> 11\. [^<]*<br> <small>30 min</small>", menu)
     third = f"{language}theory/03-sharded-data-parallelism/"
     assert "2. " in read(site, third, FOOT) and "4. " in read(site, third, FOOT)
+
+
+@pytest.mark.parametrize(
+    ("address", "room", "lab"),
+    [
+        ("experiments/35-allreduce-costs/CLAIMS/", "Labs", "Lab 02"),
+        ("es/solutions/04-experts/", "Laboratorios", "Laboratorio 04"),
+        ("experiments/35-reading-notes/synthesis/", "Labs", "Lab 03"),
+    ],
+)
+def test_an_answer_has_the_menu_of_its_lab_and_the_lab_is_marked(
+    open_reader: OpenReader, address: str, room: str, lab: str
+) -> None:
+    page = open_reader(viewport={"width": 1440, "height": 900}).read(address)
+    assert page.locator(".md-tabs__item--active").inner_text() == room
+    marked = page.locator(".md-sidebar--primary .md-nav__link--active:visible:not(label)")
+    assert [name.partition(":")[0] for name in marked.all_inner_texts()] == [lab]
 
 
 def test_a_page_that_is_done_is_ticked_in_both_languages_until_it_is_not(

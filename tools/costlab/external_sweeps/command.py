@@ -12,8 +12,7 @@ from costlab.record import options
 FAR = 1024  # times beyond: who wants a GiB from a MiB sees what that is worth
 
 if TYPE_CHECKING:
-    from costlab.external_sweeps.extrapolation import Tried
-    from costlab.external_sweeps.fitted import Fitted, Prediction
+    from costlab.external_sweeps.fitted import Fitted, Prediction, Tried
 
 
 @click.command()
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     metavar="OUT.svg",
     help="Draw points and lines there.",
 )
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
-              show_default=True)  # fmt: skip
+@options.FORMAT
 @click.option("--operation", default="", metavar="NAME",
               help="The collective, as all_reduce, of a file that doesn't name it.")  # fmt: skip
 def fit(
@@ -61,14 +59,12 @@ def fit(
         )
     fits = [fitted.fit(sweep, at) for sweep in sweeps]
     if output_format == "json":
-        from msgspec import json
-
-        click.echo(json.format(json.encode(fits), indent=1).decode())
+        options.write_json(fits)
     else:
         for sweep in fits:
             _show(sweep)
     if figure:
-        from costlab.external_sweeps.draw_sweeps import drawn
+        from costlab.external_sweeps.fitted import drawn
 
         figure.write_text(drawn(fits), "utf-8")
         click.echo(str(figure), err=True)

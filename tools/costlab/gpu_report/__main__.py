@@ -1,7 +1,11 @@
-"""`python -m costlab.gpu_report STAGE DEVICE …`: one stage, or a rank of one, by its module."""
+"""`python -m costlab.gpu_report STAGE DEVICE`: one stage, or `throughput DEVICE`, of one."""
 
 import importlib
 import sys
 
-module, *arguments = sys.argv[1:]
-sys.exit(importlib.import_module(f"costlab.gpu_report.{module}").main(*arguments))
+name, *arguments = sys.argv[1:]
+if name == "throughput":  # it imports torch, which a stage may find missing
+    main = importlib.import_module("costlab.gpu_report.throughput").main
+else:
+    main = getattr(importlib.import_module("costlab.gpu_report.stages"), f"run_{name}")
+sys.exit(main(*arguments))

@@ -16,16 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from costlab.gpu_report.report import (
-    FILE,
-    OUT,
-    SECONDS,
-    SKIPPED,
-    STAGES,
-    Stage,
-    markdown,
-    read,
-)
+from costlab.gpu_report.report import FILE, OUT, SECONDS, SKIPPED, STAGES, Stage, markdown, read
 
 ROOT = Path(__file__).parents[3]
 TAIL = 200 * 1024  # bytes of a log that are kept: its end says why
@@ -66,7 +57,7 @@ def _run(
     print(f"\n== {stage.name}: {stage.says}", flush=True)
     if limit < LEAST:
         print("not run: the budget is spent")
-        return {"state": NOT_RUN, "seconds": 0, "rows": [], "end": "the budget was spent"}
+        return {"state": NOT_RUN, "seconds": 0, "rows": []}
     file.unlink(missing_ok=True)
     log = options.out / f"{stage.name}.log"
     began = time.monotonic()

@@ -30,18 +30,11 @@ Wrap = Callable[[World, GPT], nn.Module]
 
 @contextmanager
 def build(
-    world: World, *, hidden: int, contestants: Sequence[str] = SHARDED
+    world: World, *, hidden: int, contestants: Sequence[str] = SHARDED, adamw: str = "default"
 ) -> Iterator[dict[str, Step]]:
-    """One step of each contestant, at one width."""
-    yield {name: Training(world, WRAPS[name], hidden).step for name in contestants}
-
-
-@contextmanager
-def build_with_adamw(world: World, *, hidden: int, adamw: str) -> Iterator[dict[str, Step]]:
-    """One step of each contestant, with a form of torch's AdamW."""
+    """One step of each contestant, at one width, with a form of torch's AdamW."""
     form = {} if adamw == "default" else {adamw: True}
-    trainings = {name: Training(world, WRAPS[name], hidden, **form) for name in SHARDED}
-    yield {name: training.step for name, training in trainings.items()}
+    yield {name: Training(world, WRAPS[name], hidden, **form).step for name in contestants}
 
 
 class Training:

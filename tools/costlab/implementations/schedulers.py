@@ -1,9 +1,12 @@
-"""1F1B beside torch.distributed.pipelining and megatron-core.
+"""1F1B beside torch.distributed.pipelining and megatron-core; and 1F1B beside zero bubble.
 
 Each contestant runs forward and backward of all micro-batches over an untied GPT stage of ours with
-the same weights, so that what differs is the pipeline alone.
+the same weights, so that what differs is the pipeline alone. Zero bubble, ours and torch's, runs on
+such stages too, and on stages that wait in place of work. torch has no ZB-H1: its
+ScheduleInterleavedZeroBubble is interleaved 1F1B in two, here with one chunk a stage.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,20 +14,18 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.pipelining import (
-    PipelineStage,
-    Schedule1F1B,
-    ScheduleInterleavedZeroBubble,
-)
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleavedZeroBubble
 
-from costlab.implementations import tutor
+from costlab.implementations import bubble, tutor
 from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
+from shardlab.layers.linear import ColumnParallelLinear
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 
 BASE = "megatron-core"
+HIDDEN, SECONDS = 512, 0.01  # of the stages of 1F1B beside zero bubble
 Data = list[tuple[Tensor, Tensor]]
 
 
@@ -144,3 +145,50 @@ def _megatrons(stage: GPT, data: Data) -> Step:
         return mean(megatron_step([model], data, stage.loss, tutor.SEQUENCE, 1))
 
     return step
+
+
+class WaitingApart(bubble.Waiting):
+    """A stage that sleeps as long again for a weight's gradient, whenever that is computed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.linear = ColumnParallelLinear(1, 1, axis=Axis.alone(), bias=False)
+        self.linear.weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda _: time.sleep(seconds)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sleep, with a weight whose gradient is computed in its own time."""
+        y = super().forward(x)
+        column: Tensor = self.linear(y[:, :1])
+        return y + column
+
+
+def mean_square(y: Tensor, _: Tensor) -> Tensor:
+    """Return the mean of the squares, a loss without targets."""
+    return y.square().mean()
+
+
+@contextmanager
+def computing(world: World, *, microbatches: int) -> Iterator[dict[str, Step]]:
+    """Contestants on the stages of a GPT."""
+    data = batches(world.device, microbatches)
+    yield _contestants(world, lambda: gpt_work(world, HIDDEN, data))
+
+
+@contextmanager
+def waiting(world: World, *, microbatches: int) -> Iterator[dict[str, Step]]:
+    """Contestants on stages that wait: forward, backward and weight gradient equally long."""
+    x_BH = torch.ones(bubble.BATCH, bubble.HIDDEN)
+    data = [(x_BH, x_BH)] * microbatches
+    yield _contestants(world, lambda: Work(WaitingApart(SECONDS), data, mean_square, x_BH.shape))
+
+
+def _contestants(world: World, work: Callable[[], Work]) -> dict[str, Step]:
+    axis = world.axis("pipeline", range(world.size))
+    return {
+        "1f1b": ours(axis, "1f1b", work()),
+        "zb-h1": ours(axis, "zb-h1", work()),
+        "torch, 1f1b": torchs(axis, "1f1b", work()),
+        "torch, zero bubble": torchs(axis, "zero bubble", work()),
+    }

@@ -134,7 +134,6 @@ def _alone(task: Task, world: World, *, threads: int) -> Step:
 def _megatrons(task: Task) -> Step:
     from costlab.implementations import megatron as mcore
     from costlab.implementations.megatron import gpt as megatron_gpt
-    from costlab.implementations.megatron.names import theirs_by_ours
 
     config = task.config
     settings = mcore.config(
@@ -146,7 +145,9 @@ def _megatrons(task: Task) -> Step:
         position_embedding_type=megatron_gpt.POSITIONS[config.position],
         rotary_base=config.rope_base,
     )  # fmt: skip
-    megatron_gpt.load(model, {theirs_by_ours(name): w for name, w in task.weights().items()})
+    megatron_gpt.load(
+        model, {megatron_gpt.theirs_by_ours(name): w for name, w in task.weights().items()}
+    )
     tokens, targets = task.tokens, task.targets
     positions = torch.arange(config.sequence, device=task.device).expand_as(tokens)
     mask = megatron_gpt.causal_mask(config.sequence)
@@ -156,14 +157,14 @@ def _megatrons(task: Task) -> Step:
 
 
 def _with_megatrons_linears(task: Task, axis: Axis) -> Step:
-    from costlab.implementations import linears
     from costlab.implementations import megatron as mcore
+    from costlab.implementations.megatron.gpt import with_megatrons_linears
 
     settings = mcore.config(
         hidden=task.config.hidden, heads=task.config.heads, dtype=task.config.dtype
     )
     model = fuse(GPT(task.config, tensor=axis, device=task.device))
-    return training(linears.with_megatrons_linears(model, settings), task)
+    return training(with_megatrons_linears(model, settings), task)
 
 
 def _dtensors(task: Task, axis: Axis) -> Step:

@@ -9,8 +9,9 @@ How a verdict came about, by a clock, by a count, by asking the installed source
 said by the claims file and the result, so that nobody has to remember to say "read".
 """
 
+import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +25,9 @@ from costlab.record.words import texts
 HOWS = texts("ways")
 MEANINGS = texts("meanings")
 Provenance = Mapping[str, Any]
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 # As a driver's topology matrix says it: NV with the number of links.
 _NVLINK = re.compile(r"\bNV\d+\b|nvlink", re.IGNORECASE)
@@ -146,14 +150,10 @@ def _ends(metric: Metric, test: Comparison) -> tuple[float, ...]:
 
 
 def _holds(test: Comparison, first: float, second: float) -> bool:
+    if test.op in _ORDERS:
+        return _ORDERS[test.op](first, second)
     tolerated = abs(first - second) <= test.tolerance * abs(second)
-    ordered = {
-        "<": first < second,
-        "<=": first <= second,
-        ">": first > second,
-        ">=": first >= second,
-    }
-    return {"==": tolerated, "!=": not tolerated, **ordered}[test.op]
+    return tolerated == (test.op == "==")
 
 
 def _format_judged(judged: Judged) -> str:

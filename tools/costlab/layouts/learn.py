@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costlab.layouts.runs import Run, sources, timed
-from costlab.layouts.step_time import FACTORS, NAMES, Array, log_seconds, tabulate
+from costlab.layouts.step_time import FACTORS, NAMES, OF_EXPERTS, Array, log_seconds, tabulate
 
 FITTED = Path(__file__).with_name("fitted.json")
 ROW = 0.1  # spread of one row about its prediction, in logarithms
@@ -35,11 +35,13 @@ class Fitted(msgspec.Struct):
     Args:
         logs: the logarithm of each factor.
         interval: by own runs, how far 80 % of left-out rows are off, in logarithms.
-        rows, publications: what it was fitted to.
+        experts: the same of models with experts.
+        rows, publications: of dense models, what it was fitted to.
     """
 
     logs: dict[str, float]
     interval: dict[int, float]
+    experts: dict[int, float]
     rows: int
     publications: int
 
@@ -53,15 +55,32 @@ def load() -> Fitted:
     return msgspec.json.decode(FITTED.read_bytes(), type=Fitted)
 
 
-def fit(work: Mapping[str, NDArray[Any]], measured: Array, weight: Array) -> Array:
-    """Return the factors' logarithms that fit rows best, held near the first guesses."""
+def fit(
+    work: Mapping[str, NDArray[Any]], measured: Array, weight: Array, dense: Array | None = None
+) -> Array:
+    """Return the factors' logarithms that fit rows best, held near the first guesses.
+
+    Args:
+        work: of the rows, from `tabulate`.
+        measured: their log seconds.
+        weight: of each row.
+        dense: the logarithms of dense models; only those of experts are fitted then.
+    """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    def miss(logs: Array) -> Array:
-        rows = weight * (log_seconds(work, logs) - measured) / ROW
-        return np.concatenate([rows, (logs - _GUESS) / _SPREAD])
+    free = OF_EXPERTS if dense is not None else ~OF_EXPERTS
+    start = _GUESS if dense is None else dense
 
-    return np.asarray(least_squares(miss, _GUESS, loss="soft_l1", max_nfev=60).x)
+    def complete(values: Array) -> Array:
+        logs = start.copy()
+        logs[free] = values
+        return logs
+
+    def miss(values: Array) -> Array:
+        rows = weight * (log_seconds(work, complete(values)) - measured) / ROW
+        return np.concatenate([rows, (values - _GUESS[free]) / _SPREAD[free]])
+
+    return complete(least_squares(miss, _GUESS[free], loss="soft_l1", max_nfev=60).x)
 
 
 def slopes(work: Mapping[str, NDArray[Any]], logs: Array, step: float = 1e-4) -> Array:
@@ -97,22 +116,29 @@ class Rows(msgspec.Struct):
     publication: NDArray[Any]
 
 
-def leave_out(runs: Sequence[Run] | None = None) -> tuple[Rows, Array]:
-    """Predict each publication from the others; return that, and the fit to all."""
-    runs = list(timed() if runs is None else runs)
+def leave_out(
+    runs: Sequence[Run], dense: Mapping[str, Array] | None = None
+) -> tuple[Rows, dict[str, Array]]:
+    """Predict each publication from the others; return that, and each fit by what it left out.
+
+    Args:
+        runs: published runs.
+        dense: for runs with experts, the fits to dense runs; "" has that to all.
+    """
     where = sources()
     source = np.array([run.source for run in runs])
     publication = np.array([where[name]["publication"] for name in source])
     work = tabulate(runs)
     measured = np.log([run.seconds for run in runs])
     weight = 2 * np.array([(publication == name).sum() for name in publication]) ** -0.5
-    missed, slope = np.zeros(len(runs)), np.zeros((len(runs), len(NAMES)))
-    for name in sorted(set(publication)):
+    missed, slope, fits = np.zeros(len(runs)), np.zeros((len(runs), len(NAMES))), {}
+    for name in ("", *sorted(set(publication))):
         out = publication == name
-        logs = fit(_pick(work, ~out), measured[~out], weight[~out])
-        missed[out] = log_seconds(_pick(work, out), logs) - measured[out]
-        slope[out] = slopes(_pick(work, out), logs)
-    return Rows(runs, missed, slope, source, publication), fit(work, measured, weight)
+        base = dense.get(name, dense[""]) if dense else None
+        fits[name] = fit(_pick(work, ~out), measured[~out], weight[~out], base)
+        missed[out] = log_seconds(_pick(work, out), fits[name]) - measured[out]
+        slope[out] = slopes(_pick(work, out), fits[name])
+    return Rows(list(runs), missed, slope, source, publication), fits
 
 
 def _pick(work: Mapping[str, NDArray[Any]], rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -120,12 +146,12 @@ def _pick(work: Mapping[str, NDArray[Any]], rows: NDArray[Any]) -> dict[str, NDA
 
 
 def with_own_runs(rows: Rows, count: int) -> dict[str, Array]:
-    """Return the errors that remain in each source when `count` of its runs are one's own."""
+    """Return the errors that remain in each larger source when `count` of its runs are own."""
     random = np.random.default_rng(0)
     remain = {}
     for name in sorted(set(rows.source)):
         index = np.flatnonzero(rows.source == name)
-        if len(index) < FEWEST and count:
+        if len(index) < FEWEST:
             continue
         errors = []
         for _ in range(DRAWS if count else 1):
@@ -147,13 +173,15 @@ def widen(errors: Mapping[str, Array]) -> float:
 
 
 def coverage(groups: Mapping[str, Array]) -> dict[str, float]:
-    """Return, for each group left out, the share of its rows in the interval of the others."""
+    """Return, for each group left out, the share of its rows in the interval of the others.
+
+    A single group has its own.
+    """
     return {
-        name: float(
-            np.mean(np.abs(errors) <= widen({k: v for k, v in groups.items() if k != name}))
-        )
+        name: float(np.mean(np.abs(errors) <= widen(
+            {k: v for k, v in groups.items() if k != name or len(groups) == 1})))
         for name, errors in groups.items()
-    }
+    }  # fmt: skip
 
 
 def regret(rows: Rows, source: str) -> tuple[int, float, float]:
@@ -207,6 +235,8 @@ class Scores(msgspec.Struct):
     sources: list[Score]
     by_own_runs: dict[int, Score]  # by own runs, over sources: their mean
     regret: list[Regret]
+    experts: list[Score]  # of models with experts, by publication
+    experts_by_own_runs: dict[int, Score]
 
 
 def widths(rows: Rows) -> dict[str, float]:
@@ -223,41 +253,49 @@ def widths(rows: Rows) -> dict[str, float]:
 
 def score() -> tuple[Fitted, Scores]:
     """Leave each publication out, and fit to all: the constants, and how wrong they are."""
-    rows, logs = leave_out()
+    rows, fits = leave_out(timed())
     limit = widths(rows)
     inside = np.abs(rows.missed) <= np.array([limit[name] for name in rows.publication])
-
-    def tables(labels: NDArray[Any]) -> list[Score]:
-        return [_score(name, rows.missed[labels == name], float(np.mean(inside[labels == name])))
-                for name in sorted(set(labels))]  # fmt: skip
-
-    interval, by_own_runs = {}, {}
-    for count in OWN_RUNS:
-        remain = {name: errors for name, errors in with_own_runs(rows, count).items()
-                  if np.sum(rows.source == name) >= FEWEST}  # fmt: skip
-        shares = coverage(remain)
-        interval[count] = round(widen(remain), 4)
-        by_own_runs[count] = _mean(str(count), [_score(name, errors, shares[name])
-                                        for name, errors in remain.items()])  # fmt: skip
-    fitted = dict(zip(NAMES, np.round(logs, 4).tolist(), strict=True))
+    experts, fits = leave_out(timed(experts=True), fits)
+    # Their largest source has five cards, and own runs are of one.
+    experts.source = np.array([f"{run.source} {run.card}" for run in experts.runs])
+    interval, by_own_runs = _after_own_runs(rows)
+    interval_of_experts, experts_by_own_runs = _after_own_runs(experts)
+    held = np.abs(experts.missed) <= interval_of_experts[0]
     return (
-        Fitted(fitted, interval, len(rows.runs), len(limit)),
-        Scores(tables(rows.publication), _score("", rows.missed, float(np.mean(inside))),
-               tables(rows.source), by_own_runs,
-               [Regret(name, *regret(rows, name)) for name in SWEPT]),
+        Fitted(dict(zip(NAMES, np.round(fits[""], 4).tolist(), strict=True)), interval,
+               interval_of_experts, len(rows.runs), len(limit)),
+        Scores(_tables(rows.publication, rows.missed, inside),
+               score_errors("", rows.missed, float(np.mean(inside))),
+               _tables(rows.source, rows.missed, inside), by_own_runs,
+               [Regret(name, *regret(rows, name)) for name in SWEPT],
+               _tables(experts.publication, experts.missed, held), experts_by_own_runs),
     )  # fmt: skip
 
 
-def _score(name: str, errors: Array, covered: float) -> Score:
+def _tables(labels: NDArray[Any], missed: Array, inside: NDArray[Any]) -> list[Score]:
+    return [score_errors(name, missed[labels == name], float(np.mean(inside[labels == name])))
+            for name in sorted(set(labels))]  # fmt: skip
+
+
+def _after_own_runs(rows: Rows) -> tuple[dict[int, float], dict[int, Score]]:
+    interval, scores = {}, {}
+    for count in OWN_RUNS:
+        remain = with_own_runs(rows, count)
+        shares = coverage(remain)
+        interval[count] = round(widen(remain), 4)
+        of_sources = [score_errors(name, errors, shares[name]) for name, errors in remain.items()]
+        scores[count] = average(of_sources, str(count))
+    return interval, scores
+
+
+def score_errors(name: str, errors: Array, covered: float) -> Score:
+    """Return how wrong predictions are, from errors in logarithms."""
     off = np.abs(np.expm1(errors))
     return Score(str(name), len(errors), float(np.median(off)), float(off.mean()), covered)
 
 
-def _mean(name: str, scores: Sequence[Score]) -> Score:
+def average(scores: Sequence[Score], name: str = "") -> Score:
+    """Return the mean over publications, each of which counts alike."""
     median, mean, covered = np.mean([(s.median, s.mean, s.covered) for s in scores], axis=0)
     return Score(name, sum(s.rows for s in scores), float(median), float(mean), float(covered))
-
-
-def average(scores: Sequence[Score]) -> Score:
-    """Return the mean over publications, each of which counts alike."""
-    return _mean("", scores)

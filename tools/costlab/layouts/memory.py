@@ -2,10 +2,7 @@
 
 Weights, gradients, optimizer and saved activations are exact: tests hold them equal to what
 shardlab's, megatron-core's and transformers' models hold. Transient buffers are what the programs
-of the published runs need at least. What a stack adds to them is in `bias`.
-
-Every activation is a `Term` of shardlab's account; its letters are those of that account, and
-q, the columns of the queries; x, the width of the shared experts; y, that of an expert.
+of the published runs need at least. What a stack adds to them is in `stack_memory`.
 """
 
 from __future__ import annotations
@@ -15,69 +12,19 @@ from collections.abc import Sequence
 from math import prod
 
 from costlab.layouts.model import Model, Plan, layers_of_stages
-from shardlab.proofs.formulas import memory as account
-from shardlab.proofs.formulas.memory import Term
+from costlab.layouts.terms import (
+    BACKWARD,
+    CHECKPOINT,
+    FIRST,
+    LAST,
+    REPEATED,
+    TOKENS,
+    Term,
+    kept_terms,
+    norm_statistics,
+)
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
-STATISTICS = 4  # bytes of a row's sum in attention, a norm's mean or deviation
-ATTENTION = (
-    Term("norm-inputs", 2, "sbh", "sequence"),
-    Term("qkv-input", 1, "sbh", "sequence"),
-    Term("query", 1, "sbq"),
-    Term("key-value", 2, "sbg", "groups"),
-    Term("projection-input", 1, "sbq"),
-)
-FUSED = (Term("row-sums", 1, "sba", width=STATISTICS),)
-PLAIN = (
-    Term("fc1-input", 1, "sbh", "sequence"),
-    Term("gelu-input", 1, "sbf"),
-    Term("fc2-input", 1, "sbf"),
-)
-# An expert's rows are on the ranks that share the experts: its k rows a token, over expert-tensor.
-EXPERTS = (
-    Term("router-input", 1, "sbh", "sequence"),
-    Term("router-probabilities", 1, "sbe", "sequence", account.FULL),
-    Term("expert-rows", 1, "ksbh", "rows"),
-)
-# Megatron and shardlab multiply by the router's probability before fc2, so they keep both factors.
-PLAIN_EXPERT = (
-    Term("gelu-input", 1, "ksby", "expert"),
-    Term("unweighted", 1, "ksby", "expert"),
-    Term("fc2-input", 1, "ksby", "expert"),
-)
-GATED_EXPERT = (
-    Term("gate-and-up", 2, "ksby", "expert"),
-    Term("silu-of-gate", 1, "ksby", "expert"),
-    Term("unweighted", 1, "ksby", "expert"),
-    Term("fc2-input", 1, "ksby", "expert"),
-)
-TOKENS = Term("token-numbers", 1, "sb", "never", 8)
-# Of a gated layer's seven products, every second output is kept; and what attention returns.
-ALTERNATE = (
-    account.CHECKPOINT,
-    Term("query", 1, "sbq"),
-    Term("value", 1, "sbg", "groups"),
-    Term("projection-input", 1, "sbq"),
-    Term("gate", 1, "sbf"),
-    Term("fc2-output", 1, "sbh", "sequence"),
-)
-# Backward through a feed-forward network on tensor ranks: the gradient of its output, gathered,
-# and those of its input from both products; and of what is inside.
-BACKWARD = (
-    Term("gathered-gradients", 3, "sbh", "never"),
-    Term("inner-gradients", 3, "sbf"),
-)
-MASKS = (Term("dropout-masks", 2, "sbh", "sequence", account.MASK),)
-
-
-def letters(model: Model, plan: Plan) -> dict[str, float]:
-    """Return the size of each dimension, of the whole model and one micro-batch."""
-    return {
-        "s": plan.sequence / plan.context, "b": plan.micro_batch, "h": model.hidden,
-        "a": model.heads, "q": model.query, "g": model.key, "f": model.ffn,
-        "v": padded_words(model, plan), "k": model.top_k, "e": model.experts,
-        "x": model.shared_ffn, "y": model.expert_ffn,
-    }  # fmt: skip
 
 
 def padded_words(model: Model, plan: Plan) -> int:
@@ -86,64 +33,22 @@ def padded_words(model: Model, plan: Plan) -> int:
     return -(-model.vocabulary // multiple) * multiple
 
 
-def rank_elements(term: Term, model: Model, plan: Plan) -> float:
-    """Return the elements of a term that a rank has, of one layer and micro-batch."""
-    size = letters(model, plan)
+def term_bytes(term: Term, model: Model, plan: Plan) -> float:
+    """Return the bytes of a term on a rank, of one layer and micro-batch."""
+    size = {
+        "S": plan.sequence, "s": plan.sequence / plan.context, "b": plan.micro_batch,
+        "h": model.hidden, "a": model.heads, "q": model.query, "g": model.key, "f": model.ffn,
+        "v": padded_words(model, plan), "k": model.top_k, "e": model.experts,
+        "x": model.shared_ffn, "y": model.expert_ffn,
+    }  # fmt: skip
     shared = plan.tensor if plan.sequence_parallel else 1
     # The ranks that share an expert all receive its rows, and each keeps its part of the columns.
     cut: dict[str, float] = {
         "always": plan.tensor, "sequence": shared, "never": 1, "expert": shared,
         "groups": min(plan.tensor, model.kv_heads), "rows": shared / plan.expert_tensor,
     }  # fmt: skip
-    return term.number * prod(size[letter] for letter in term.of) / cut[term.cut]
-
-
-def term_bytes(term: Term, model: Model, plan: Plan) -> float:
-    """Return the bytes of a term on a rank, of one layer and micro-batch."""
-    return (term.width or plan.activation) * rank_elements(term, model, plan)
-
-
-def layer_terms(model: Model, plan: Plan, has_experts: bool) -> tuple[list[Term], list[Term]]:
-    """Return what a layer keeps for backward, and what of it is the core of its attention."""
-    terms = [*ATTENTION, norm_statistics("norm-statistics", 2, model)]
-    terms += MASKS if model.dropout else ()
-    core = list(FUSED)
-    if plan.attention == "unfused":  # it repeats the keys and values of each group
-        terms = [Term("key-value", 2, "sbq") if t.key == "key-value" else t for t in terms]
-        core = list(account.CORE if model.dropout else account.LLAMA_CORE)
-    if plan.gathered_inputs:
-        terms = [t._replace(cut="never") if t.key == "qkv-input" else t for t in terms]
-    if plan.unfused_norms:
-        terms.append(Term("norms-in-fp32", 2, "sbh", "sequence", account.FULL))
-    gated = account.GATED if model.gated else PLAIN
-    if plan.gathered_inputs:
-        gated = (gated[0]._replace(cut="never"), *gated[1:])
-    if not has_experts:
-        return [*terms, *gated], core
-    terms += [*EXPERTS, *(GATED_EXPERT if model.gated else PLAIN_EXPERT)]
-    if model.shared_ffn:
-        shared = gated if model.gated else PLAIN
-        terms += [term._replace(of=term.of.replace("f", "x")) for term in shared[1:]]
-    return terms, core
-
-
-def kept_terms(model: Model, plan: Plan, has_experts: bool) -> tuple[list[Term], list[Term]]:
-    """Return what a layer keeps of a micro-batch, and what backward makes again."""
-    terms, core = layer_terms(model, plan, has_experts)
-    if plan.recompute in ("full", "alternate"):
-        kept = [account.CHECKPOINT] if plan.recompute == "full" else [*ALTERNATE, *FUSED]
-        if plan.compiled:
-            kept = [term for term in kept if term.key != "fc2-output"]
-        return kept, [*terms, *core]
-    if plan.recompute == "selective" and plan.attention == "unfused":
-        return terms, core
-    return [*terms, *core], []
-
-
-def norm_statistics(key: str, norms: int, model: Model) -> Term:
-    """Return what norms keep for each of their rows: a mean, if they have one, and a deviation."""
-    each = 2 if model.norm == "layer" else 1
-    return Term(key, norms * each, "sb", "sequence", STATISTICS)
+    width = term.number * (term.width or plan.activation)
+    return width * prod(size[letter] for letter in term.of) / cut[term.cut]
 
 
 def layer_parameters(model: Model, plan: Plan, layer: int) -> tuple[int, int]:
@@ -217,17 +122,22 @@ def _fsdp_buffers(
     loss += gathered + logits * (plan.tensor > 1 < plan.loss_copies)
     made += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
     if plan.context > 1:  # torch gathers the keys and values of all context ranks
-        made += term_bytes(Term("key-value", 2 * plan.context, "sbq"), model, plan)
+        made += plan.context * term_bytes(REPEATED, model, plan)
     sent = 0.0
     if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
-        message = term_bytes(account.CHECKPOINT, model, plan)
+        message = term_bytes(CHECKPOINT, model, plan)
         sent = message * (plan.micro_batches + live_pieces(plan, stage))
         sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
-    # The loss and the layer that runs again come one after the other. FSDP's programs have
-    # expandable segments, so one uses what the other had; runs of others needed their sum.
-    if loss > made - logits:
-        return loss, 0.0, sent
-    return 0.0, made - logits, sent
+    return (*larger_of(loss, made, logits), sent)
+
+
+def larger_of(loss: float, made: float, logits: float) -> tuple[float, float]:
+    """Return the larger buffer of FSDP's loss and of the layer that runs again after it.
+
+    FSDP's programs have expandable segments, so one uses what the other had; runs of others needed
+    their sum. The logits are counted beside them.
+    """
+    return (loss, 0.0) if loss > made - logits else (0.0, made - logits)
 
 
 def _state_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], float]:
@@ -264,11 +174,11 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
             add("activations", term, live * number)
         made = max(made, sum(term_bytes(term, model, plan) for term in made_again))
     if stage == 0:
-        for term in (TOKENS, *(account.FIRST if model.dropout else ())):
+        for term in (TOKENS, *[FIRST] * model.dropout):
             add("activations", term, live if plan.chunks == 1 else first)
     logits = loss = 0.0
     if stage == plan.stages - 1:
-        norm_input, head_input, scores = account.LAST
+        norm_input, head_input, scores = LAST
         if plan.gathered_inputs:
             head_input = head_input._replace(cut="never")
         for term in (norm_input, head_input, norm_statistics("final-norm-statistics", 1, model)):
@@ -279,7 +189,7 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
         logits = lines["logits", "logits"]
         loss = logits * (plan.activation / plan.logits + plan.loss_copies)
     # An output and a gradient are sent or received.
-    sent = 2 * term_bytes(account.CHECKPOINT, model, plan) * (plan.stages > 1)
+    sent = 2 * term_bytes(CHECKPOINT, model, plan) * (plan.stages > 1)
     if plan.zero == 3:
         loss, made, sent = _fsdp_buffers(model, plan, stage, loss=loss, made=made, logits=logits)
     lines["buffers", "of-loss"], lines["buffers", "of-backward"] = loss, made

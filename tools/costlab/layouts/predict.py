@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,16 @@ import msgspec
 import numpy as np
 
 from costlab.layouts import learn, runs, step_time
-from costlab.layouts.model_config import model_from
+from costlab.layouts.model import refuse
+from costlab.layouts.model_config import model_from, number_options
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
-LAYOUT = ("tensor", "stages", "chunks", "context", "zero", "micro_batch", "recompute")
+MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary", "experts",
+         "top_k")  # fmt: skip
+LAYOUT = ("tensor", "stages", "chunks", "context", "expert", "zero", "micro_batch", "recompute")
 
 
 class Prediction(msgspec.Struct):
@@ -60,10 +62,11 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
         correction = learn.learn_own(learn.slopes(measured, logs), missed,
                                 learn.slopes(work, logs))  # fmt: skip
         seconds = seconds * np.exp(-correction)
-    width = np.exp(fitted.interval[max(k for k in fitted.interval if k <= len(measured_runs))])
+    count = max(k for k in fitted.interval if k <= len(measured_runs))
     shown = []
     for index, run in enumerate(wanted):
-        took, factor = float(seconds[index]), float(width)
+        interval = fitted.experts if run.experts else fitted.interval
+        took, factor = float(seconds[index]), float(np.exp(interval[count]))
         share = {name: float(part[index]) for name, part in parts.items()}
         total = sum(share.values())
         tokens = run.global_batch * run.sequence / took / run.ranks
@@ -81,7 +84,8 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
 def flops_per_token(run: Run) -> float:
     """Return a token's operations in forward and backward, without recomputation."""
     dim = run.head_size or run.hidden // run.heads
-    layer = run.hidden * (2 * dim * (run.heads + run.kv_heads) + (2 + run.gated) * run.ffn)
+    ffn = (2 + run.gated) * run.ffn * max(1, run.top_k)
+    layer = run.hidden * (2 * dim * (run.heads + run.kv_heads) + ffn)
     attention = 6 * run.layers * run.sequence * run.heads * dim  # half of the square
     return 6 * (run.layers * layer + run.hidden * run.vocabulary) + attention
 
@@ -92,10 +96,11 @@ def layouts(base: Run) -> Iterator[tuple[Run, float]]:
     in_memory = STACKS[base.stack].attention in ("softmax", "eager")
     again = RECOMPUTE if in_memory else ("none", "full")  # selective drops scores, else not kept
     tensors = [n for n in divisors if n <= min(8, CARDS[base.card].domain)]
-    for tensor, stages, micro_batch, recompute in itertools.product(
-        tensors, divisors, MICRO_BATCHES, again
+    shared = [n for n in divisors if base.experts % n == 0] if base.experts else [1]
+    for tensor, stages, expert, micro_batch, recompute in itertools.product(
+        tensors, divisors, shared, MICRO_BATCHES, again
     ):
-        run = msgspec.structs.replace(base, tensor=tensor, stages=stages, chunks=1,
+        run = msgspec.structs.replace(base, tensor=tensor, stages=stages, chunks=1, expert=expert,
                                       micro_batch=micro_batch, recompute=recompute)  # fmt: skip
         try:
             runs.check(run)
@@ -124,7 +129,7 @@ def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
     Raises:
         ValueError: the run can't be, or no layout fits.
     """
-    runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1,
+    runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1, expert=1,
                                        global_batch=base.ranks, micro_batch=1))  # fmt: skip
     room = usable_bytes(base.card) / 1e9
     fitting = [(run, gb) for run, gb in layouts(base) if gb <= room]
@@ -145,12 +150,6 @@ def estimate_gb(run: Run) -> float:
     return estimate(worst_rank(*plan_of(run))).likely / 1e9
 
 
-def _options(command: Callable[..., int]) -> Callable[..., int]:
-    for name, option in reversed(FACTS["options"].items()):
-        command = click.option(f"--{name}", type=int, **option)(command)
-    return command
-
-
 @click.command("predict")
 @click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
 @click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
@@ -158,7 +157,7 @@ def _options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="A model's config.json; options go before it.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
-@_options
+@number_options(FACTS["options"])
 @click.option("--gated/--plain", default=None, help="The feed-forward layer has a gate.")
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
 @click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")
@@ -205,7 +204,13 @@ def _read(config: Path | None, ignored: Sequence[str], named: dict[str, Any]) ->
             option = name.replace("_", "-")
             raise ValueError(f"--{option} is missing: name it, or a --config that has it")
     model = model_from(config, ignored, {name: values.get(name) for name in (*MODEL, "gated")})
-    sizes = {name: getattr(model, name) for name in (*MODEL, "gated", "experts")}
+    sizes = {name: getattr(model, name) for name in (*MODEL, "gated")}
+    if model.experts:
+        sizes["ffn"] = model.expert_ffn
+    else:
+        sizes["top_k"] = values.get("top_k", 0)
+    refuse((model.shared_ffn or model.dense_layers, "layers with shared experts, or with experts "
+            "in some layers only, have no published step times"))  # fmt: skip
     return Run(**{**values, **sizes})
 
 
@@ -224,12 +229,22 @@ def _show(step: Prediction) -> None:
 def _show_layouts(predictions: Sequence[Prediction]) -> None:
     from costlab.record.terminal import console, tabulate
 
-    head = ("tensor", "stages", "micro-batch", "recompute", "GB", "s a step", "80 %", "most of it")
+    head = (
+        "tensor",
+        "stages",
+        "expert",
+        "micro-batch",
+        "recompute",
+        "GB",
+        "s a step",
+        "80 %",
+        "most of it",
+    )
     rows = [
-        (str(layout.run["tensor"]), str(layout.run["stages"]), str(layout.run["micro_batch"]),
+        (*(str(layout.run[name]) for name in ("tensor", "stages", "expert", "micro_batch")),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",
          f"{layout.low:.3g} to {layout.high:.3g}", layout.dominating)
         for layout in predictions[:SHOWN]
     ]  # fmt: skip
-    tabulate(head, ">>><>>><", rows)
+    tabulate(head, ">>>><>>><", rows)
     console().print(f"{len(predictions)} layouts fit; measure the first few before you choose")

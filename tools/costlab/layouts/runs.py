@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from costlab.layouts.model import refuse
+
 PUBLISHED = Path(__file__).with_name("published.csv")
 SOURCES = Path(__file__).with_name("sources.toml")
 MOST = 10**9  # of a count in a run; more is a typing error
 REQUIRED = ("ranks", "layers", "hidden", "ffn", "heads", "vocabulary", "sequence", "global_batch")
-COUNTS = (*REQUIRED, "kv_heads", "tensor", "stages", "chunks", "context", "micro_batch")
+COUNTS = (*REQUIRED, "kv_heads", "tensor", "stages", "chunks", "context", "expert", "micro_batch")
 RECOMPUTE = ("none", "selective", "full")
 BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 
@@ -74,8 +76,10 @@ class Run(msgspec.Struct, kw_only=True):
 
     Args:
         network: Gbit a second and card; 0 is the card's own.
-        ffn: width of the feed-forward layer; with `gated` it has two products into that width.
+        ffn: width of the feed-forward layer, or of an expert; with `gated` it has two products into
+            that width.
         kv_heads: heads of keys and values.
+        experts: of each layer; top_k: that a token visits; expert: ranks that share them.
         zero: what data-parallel ranks cut: 0 nothing, 1 optimizer, 2 and gradients, 3 all.
         global_batch: sequences of a step, over all ranks.
     """
@@ -95,6 +99,8 @@ class Run(msgspec.Struct, kw_only=True):
     head_size: int = 0
     gated: bool = False
     experts: int = 0
+    top_k: int = 0
+    expert: int = 1
     tensor: int = 1
     stages: int = 1
     chunks: int = 1
@@ -122,39 +128,40 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 def check(run: Run) -> None:
-    """Raise ValueError, one sentence, for a run that can't be or that nothing here knows."""
+    """Raise LayoutError, one sentence, for a run that can't be or that nothing here knows."""
     for name in COUNTS:
         value = getattr(run, name)
-        if not 0 < value < MOST:
-            raise ValueError(f"{_flag(name)} is {value}; it must be from 1 to {MOST - 1:,}")
-    if not 0 <= run.zero <= 3 or run.network < 0 or run.head_size < 0:
-        raise ValueError("--zero must be 0, 1, 2 or 3; --network and --head-size not negative")
+        refuse((not 0 < value < MOST,
+                f"{_flag(name)} is {value}; it must be from 1 to {MOST - 1:,}"))  # fmt: skip
     for name, choices in (("card", CARDS), ("stack", STACKS), ("recompute", RECOMPUTE),
-                          ("dtype", BITS)):  # fmt: skip
-        if getattr(run, name) not in choices:
-            known = ", ".join(choices)
-            raise ValueError(f"{_flag(name)} {getattr(run, name)!r} is unknown; choose {known}")
-    if BITS[run.dtype] not in CARDS[run.card].flops:
-        raise ValueError(f"{run.card} has no {run.dtype}: its data sheet names no such rate")
-    if run.experts:
-        raise ValueError("the model has experts; step times are fitted for dense models only")
+                          ("dtype", BITS), ("zero", range(4))):  # fmt: skip
+        refuse((getattr(run, name) not in choices,
+                f"{_flag(name)} {getattr(run, name)!r} is unknown; choose "
+                f"{', '.join(map(str, choices))}"))  # fmt: skip
     grid = run.tensor * run.stages * run.context
     share = f"tensor x stages x context = {grid}"
-    if run.ranks % grid:
-        raise ValueError(f"{share} does not divide {run.ranks} ranks")
-    if run.global_batch % (run.data * run.micro_batch):
-        raise ValueError(
-            f"a batch of {run.global_batch} is not a whole number of micro-batches: {run.data} "
-            f"data-parallel ranks x {run.micro_batch} sequences"
-        )
-    if run.heads % run.tensor or run.heads % run.kv_heads:
-        raise ValueError(f"--tensor {run.tensor} and --kv-heads {run.kv_heads} must divide "
-                         f"{run.heads} heads")  # fmt: skip
-    if run.stages * run.chunks > run.layers + 2:  # some stacks count embedding and head, too
-        raise ValueError(f"{run.stages} stages x {run.chunks} chunks are more than "
-                         f"{run.layers} layers")  # fmt: skip
-    if run.sequence % run.context:
-        raise ValueError(f"--context {run.context} does not divide {run.sequence} tokens")
+    refuse(
+        (run.network < 0 or run.head_size < 0, "--network and --head-size must not be negative"),
+        (BITS[run.dtype] not in CARDS[run.card].flops,
+         f"{run.card} has no {run.dtype}: its data sheet names no such rate"),
+        (run.ranks % grid, f"{share} does not divide {run.ranks} ranks"),
+    )  # fmt: skip
+    of_stage = run.ranks // run.stages
+    refuse(
+        (not min(1, run.experts) <= run.top_k <= run.experts,
+         f"--top-k {run.top_k} of {run.experts} experts: a token visits 1 of a layer's or more"),
+        (max(1, run.experts) % run.expert or of_stage % run.expert,
+         f"--expert {run.expert} must divide {run.experts} experts and a stage's {of_stage} ranks"),
+        (run.global_batch % (run.data * run.micro_batch),
+         f"a batch of {run.global_batch} is not a whole number of micro-batches: {run.data} "
+         f"data-parallel ranks x {run.micro_batch} sequences"),
+        (run.heads % run.tensor or run.heads % run.kv_heads,
+         f"--tensor {run.tensor} and --kv-heads {run.kv_heads} must divide {run.heads} heads"),
+        (run.stages * run.chunks > run.layers + 2,  # some stacks count embedding and head, too
+         f"{run.stages} stages x {run.chunks} chunks are more than {run.layers} layers"),
+        (run.sequence % run.context,
+         f"--context {run.context} does not divide {run.sequence} tokens"),
+    )  # fmt: skip
 
 
 def _flag(name: str) -> str:
@@ -168,9 +175,15 @@ def published() -> list[Run]:
     return msgspec.convert(rows, list[Run], strict=False)
 
 
-def timed() -> list[Run]:
-    """Return the published runs that a step time can be predicted for."""
-    return [run for run in published() if run.outcome == "ran" and not run.experts]
+def timed(experts: bool = False) -> list[Run]:
+    """Return the runs that are fitted, of dense models or of models with experts."""
+    ran = [run for run in published() if run.outcome == "ran" and bool(run.experts) == experts]
+    return [run for run in ran if "unseen" not in sources()[run.source]]
+
+
+def unseen() -> list[Run]:
+    """Return the published runs that no fit has seen."""
+    return [run for run in published() if "unseen" in sources()[run.source]]
 
 
 def sources() -> dict[str, dict[str, Any]]:

@@ -53,8 +53,8 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     model = Model(
         layers=run.layers, hidden=run.hidden, heads=run.heads, kv_heads=run.kv_heads,
         head_size=run.head_size, ffn=run.ffn, vocabulary=run.vocabulary, gated=run.gated,
-        tied=bloom, norm="rms" if run.gated else "layer", bias=not run.gated,
-        embedding_norm=bloom, dropout=bloom,
+        experts=run.experts, top_k=run.top_k or 1, tied=bloom, bias=not run.gated,
+        norm="rms" if run.gated else "layer", embedding_norm=bloom, dropout=bloom,
     )  # fmt: skip
     state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
     if bloom and run.dtype == "bf16":
@@ -73,7 +73,7 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
         recompute = "alternate" if recompute == "selective" else recompute
     share = run.data * run.micro_batch
     plan = Plan(
-        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context,
+        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context, expert=run.expert,
         chunks=run.chunks, micro_batch=run.micro_batch,
         sequence=run.sequence, zero=run.zero,
         global_batch=max(1, run.global_batch // share) * share, recompute=recompute,

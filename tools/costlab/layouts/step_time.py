@@ -21,6 +21,7 @@ FACTORS: dict[str, tuple[float, float]] = {
     **FACTS["factors"], **{f"stack {name}": (1.0, 0.08) for name in STACKS}
 }  # fmt: skip
 NAMES = list(FACTORS)
+OF_EXPERTS = np.array([name.endswith("experts") for name in NAMES])
 FIXED = 0.005  # seconds of a step that no term has
 SHARPNESS = 4  # of the largest of computing, launching and gathering: (a⁴ + b⁴ + c⁴)^¼
 TERMS = ("products", "attention", "pointwise", "tensor and context links", "launches and gathers",
@@ -37,53 +38,77 @@ def count(run: Run, card: Card | None = None) -> dict[str, Any]:
     tokens = run.micro_batch * run.sequence / cp
     hidden, heads, groups = run.hidden, run.heads / t, max(1.0, run.kv_heads / t)
     dim, into = run.head_size or run.hidden // run.heads, 1 + run.gated
-    ffn, vocabulary = run.ffn / t, run.vocabulary / t
+    vocabulary = run.vocabulary / t
     again = run.recompute == "full"
     passes = 3 + again  # forward, two products in backward, and forward again
-    products = [((heads + 2 * groups) * dim, hidden), (hidden, heads * dim), (into * ffn, hidden),
-                (hidden, ffn)]  # fmt: skip
-    weights = sum(n * k for n, k in products)
+    # Experts are whole on their ranks, and each has its part of the rows.
+    many, rows, ffn = 1.0, tokens, run.ffn / t
+    copies, copies_of_network, near = run.data * cp, run.data * cp, t
+    if run.experts:
+        many, rows, ffn = run.experts / run.expert, run.top_k * tokens / t, run.ffn
+        copies_of_network, near = max(1, t * copies // run.expert), run.expert
+    # Products: both sides, the rows that meet them, and how many of them a rank has.
+    n, k, m, times = np.array([
+        ((heads + 2 * groups) * dim, hidden, tokens, 1), (hidden, heads * dim, tokens, 1),
+        (into * ffn, hidden, rows / many, many), (hidden, ffn, rows / many, many),
+    ]).T  # fmt: skip
+    weights, sides = n * k * times, np.sum(times * (m * (n + k) + n * k))
     in_memory = stack.attention in ("softmax", "eager")
     pairs = run.micro_batch * run.sequence**2 / cp  # of a query and a key
     attention = 4 * pairs * heads * dim * (1 if in_memory else 0.5) / wide
     attention *= (3 if in_memory else 3.5) + (run.recompute != "none")
     scores = 2 * pairs * heads * (3 if stack.attention == "eager" else 1) / memory
-    pointwise = 2 * tokens * (hidden / (t if stack.sequence_parallel else 1) + 0.3 * ffn * into)
+    pointwise = 2 * tokens * hidden / (t if stack.sequence_parallel else 1)
+    pointwise += 2 * rows * 0.3 * ffn * into
     reduced = (4 + 2 * again) * 4 * (t - 1) / t * tokens * hidden
     # FSDP's programs gather and scatter the second dimension: a copy, if there are more sequences.
     copied = 4 * reduced * (run.zero == 3 and run.micro_batch > 1)
     keys = 12 * tokens * groups * dim * (cp - 1) / (link if t * cp <= card.domain else network)
     head = 2 * tokens * vocabulary * hidden
-    here = run.layers / p * weights + vocabulary * hidden  # a rank's parameters
-    copies = run.data * cp
-    inside = t * copies <= card.domain
-    between = link if inside else min(link, network * max(1, card.domain // t))
-    exchanged = (copies - 1) / copies / between
+    leaving = max(0, run.expert - card.domain) / run.expert  # of an all-to-all's rows, of a domain
+    dispatched = 8 * rows * hidden * bool(run.experts)  # there and back, forward and backward
+
+    def exchange(elements: float, copies: int, near: int) -> float:
+        """Return the seconds to gather and to reduce elements that `near` ranks of a domain cut."""
+        inside = near * copies <= card.domain
+        between = link if inside else min(link, network * max(1, card.domain // near))
+        return 6 * elements * (copies - 1) / copies / between
+
+    attention_weights, network_weights = weights[:2].sum(), weights[2:].sum()
+    held = ((run.layers / p * attention_weights + vocabulary * hidden, copies, t),
+            (run.layers / p * network_weights, copies_of_network, near))  # fmt: skip
+    gathered = exchange(attention_weights, copies, t)
+    gathered += exchange(network_weights, copies_of_network, near)
     deepest = -(-run.layers // p)
     last = run.layers - (p - 1) * deepest
     if (run.layers + 2) % p == 0 and p > 2:  # stages that count embedding and head as layers
         deepest = (run.layers + 2) // p
         last = deepest - 1
     return {
-        "products": passes * 2 * tokens * weights / rate,
-        "operands": passes * sum(2 * (tokens * (n + k) + n * k) for n, k in products) / memory
-        + copied / memory,
-        "narrow": passes * 256 * sum(n * k + tokens * (n + k) for n, k in products) / rate,
+        "products": passes * 2 * np.sum(weights * m) / rate,
+        "operands": (copied + passes * 2 * sides) / memory,
+        "narrow": passes * 256 * sides / rate,
         "attention": attention,
         "scores": scores * (3 + (run.recompute != "none")) if in_memory else 0,
         "unaligned": attention if dim % 8 else 0,
         "pointwise": passes * pointwise / memory,
-        "accumulation": weights * 10 / memory,
+        "accumulation": weights.sum() * 10 / memory,
         "reduced": reduced / (link if t <= card.domain else min(link, network * card.domain)),
         "collectives": (4 + 2 * again) * (t > 1),
         "keys": keys,
         "passes": passes,
-        "gathered": weights * 6 * exchanged if run.zero == 3 and p == 1 else 0,
+        "gathered": gathered if run.zero == 3 and p == 1 else 0,
+        "permuted": passes * 2 * rows * hidden * bool(run.experts) / memory,
+        "dispatched inside": dispatched * (1 - leaving - 1 / run.expert) / link,
+        "dispatched outside": dispatched * leaving / network,
+        "launched experts": passes * bool(run.experts),
         "head products": 3 * head / wide,
         "head operands": 6 * (3 * tokens * vocabulary + vocabulary * hidden) / memory,
         "sent": 4 * tokens * hidden / (t if stack.scatter else 1) / network * (p > 1) * run.chunks,
-        "exchanged": 6 * here * exchanged if run.zero < 3 or p > 1 else 0,  # a step
-        "optimizer": 30 * here / (copies if run.zero else 1) / memory,  # a step
+        # Of a step:
+        "exchanged": sum(exchange(*part) for part in held) if run.zero < 3 or p > 1 else 0,
+        "optimizer": sum(30 * size / (shares if run.zero else 1) for size, shares, _ in held)
+        / memory,
         "micro-batches": run.micro_batches,
         "stages": p,
         "chunks": run.chunks,
@@ -129,12 +154,15 @@ def terms(work: Mapping[str, NDArray[Any]], logs: Array) -> dict[str, Array]:
     attention = (attention * work["attention"] + factor["scores"] * work["scores"]
                  + factor["unaligned heads"] * work["unaligned"])  # fmt: skip
     pointwise = np.where(work["fused"], factor["pointwise, fused"], factor["pointwise, unfused"])
-    pointwise = pointwise * work["pointwise"]
+    pointwise = pointwise * work["pointwise"] + factor["permuted, experts"] * work["permuted"]
     behind = np.where(work["asynchronous"], factor["tensor link, asynchronous"], 1)
     links = (behind * factor["tensor link"] * work["reduced"]
              + factor["tensor latency"] * work["collectives"]
-             + factor["data link, overlapped"] * work["keys"])  # fmt: skip
+             + factor["data link, overlapped"] * work["keys"]
+             + factor["link in a domain, experts"] * work["dispatched inside"]
+             + factor["network, experts"] * work["dispatched outside"])  # fmt: skip
     host = np.where(work["eager"], factor["launches, eager"], factor["launches"]) * work["passes"]
+    host = host + factor["launches, experts"] * work["launched experts"]
     computed = products + attention + pointwise + links
     gathered = factor["gathers"] * work["gathered"]
     layer = (computed**SHARPNESS + host**SHARPNESS + gathered**SHARPNESS) ** (1 / SHARPNESS)

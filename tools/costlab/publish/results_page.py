@@ -1,13 +1,14 @@
 """RESULTS.md and RESULTS.es.md: a result as tables, each value with a row that a note can quote."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from costlab.publish import downloads, headlines, page
+from costlab.publish import downloads, page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
-from costlab.publish.tabulated import COLUMNS, TABLES, Table, format_fields
+from costlab.publish.results_tables import COLUMNS, TABLES, Table, format_fields
 from costlab.record import quantity
 from costlab.record.attribution import OWNERS
 from costlab.record.attribution import attribute as belongs
@@ -24,6 +25,7 @@ NOTES = texts("notes")
 FACTS = texts("facts")
 FIELDS = texts("fields")
 HOW = texts("how")
+_METRIC = re.compile(r"\{([\w.-]+)\}")
 # Drawn, each span of it, and not quoted.
 _DRAWN = "timeline"
 
@@ -59,7 +61,7 @@ def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> s
     rest = _rows([say("results.metric", language)], "<", labelled, language) if remaining else ""
     return page.rendered(
         "results", lab, [source, downloads.name(source), *files], language,
-        headlines=headlines.text(result.metrics(), language),
+        headlines=_headlines(result.metrics(), language),
         download=say("results.download", language).format(csv=downloads.name(source), json=source),
         machine=page.folded(say("results.machine", language), _machine(result, language)),
         sections=[metric for metric in sections if metric["figures"] or metric["tables"]],
@@ -173,7 +175,7 @@ def _across(table: Table, metrics: Sequence[Metric], language: str) -> str:
     for metric in metrics:
         key = tuple(format_fields(metric.name, field) for field in fields)
         value = tuple(getattr(metric.name, field) for field in across)
-        rows.setdefault(key, {})[value] = headlines.linked(metric, place=table.places)
+        rows.setdefault(key, {})[value] = _linked(metric, place=table.places)
     titles = [FIELDS[field].of(language) for field in fields]
     columns = [*titles, *(_title(across, value, language, owners.get(value)) for value in values)]
     cells = [[*key, *(row.get(value, "") for value in values)] for key, row in rows.items()]
@@ -234,3 +236,30 @@ def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
     value = f"{anchor}**{quantity.format_metric(metric)}**"
     spread, count = quantity.spread(metric), quantity.count(metric)
     return [*cells, value, spread, count, HOW[metric.how].of(language)]
+
+
+def _headlines(metrics: Mapping[str, Metric], language: str) -> str:
+    """Return what came out on top as a list, each number with its interval and its row; or nothing.
+
+    words.toml has one line a headline, with a metric's id in braces where its value goes. A line
+    whose metrics a run hasn't is left out.
+    """
+    lines = (headline.of(language) for headline in texts("headlines").values())
+    return "".join(
+        f"- {_METRIC.sub(lambda match: _linked(metrics[match[1]]), line)}\n"
+        for line in lines
+        if all(name in metrics for name in _METRIC.findall(line))
+    )
+
+
+def _linked(metric: Metric, *, place: bool = False) -> str:
+    """Return a value that leads to its row, and its interval where it has one.
+
+    Args:
+        metric: what is shown.
+        place: the value leads nowhere: links to its row lead here.
+    """
+    row, value = page.row_of(metric.id), quantity.format_metric(metric)
+    shown = f'<a id="{row}"></a>{value}' if place else f"[{value}](#{row})"
+    spread = quantity.spread(metric)
+    return f"{shown} ({spread})" if spread else shown

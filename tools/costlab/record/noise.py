@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from costlab.record.provenance import cores
 from costlab.record.quantity import per_cent
 from costlab.record.result import Load
 from costlab.record.words import Words, texts
@@ -111,8 +112,7 @@ def watch_others(seconds: float = WATCHED) -> OtherPrograms:
     before, processes, stolen = reading(), _processes(), _worked((7,))
     time.sleep(seconds)
     after = reading()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    available = (after.at - before.at) * cores
+    available = (after.at - before.at) * cores()
     used = dict[str, float]()
     for number, (name, worked) in _processes().items():
         earlier = processes.get(number, (name, 0.0))[1]
@@ -187,9 +187,8 @@ class NoiseMonitor:
         import torch
 
         passed = [end - begin for begin, end in zip(before, after, strict=True)]
-        cores = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 1.0
         local = torch.tensor(
-            [[self._host, cores, *passed, float(after.at > self._until)]],
+            [[self._host, float(cores()), *passed, float(after.at > self._until)]],
             dtype=torch.float64,
             device=self._world.device,
         )

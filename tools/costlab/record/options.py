@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from msgspec import json
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "experiments" / "35-allreduce-costs"
@@ -19,6 +20,9 @@ RESUME = click.option(
     "--resume", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
     help="Go on with a run that broke off, by its own settings.",
 )  # fmt: skip
+FORMAT = click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
 
@@ -79,6 +83,11 @@ def gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
+
+
+def write_json(data: object) -> None:
+    """Print data as `--output-format json` has it."""
+    click.echo(json.format(json.encode(data), indent=1).decode())
 
 
 def new_file(folder: Path = LOCAL) -> Path:

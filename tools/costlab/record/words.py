@@ -1,6 +1,5 @@
 """What is said to a reader, in both languages; what the bench itself says is in words.toml."""
 
-import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -36,5 +35,5 @@ def say(name: str, language: str) -> str:
 
 @cache
 def _file() -> dict[str, dict[str, Words]]:
-    text = Path(__file__).parents[1].joinpath("words.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, dict[str, Words]])
+    file = Path(__file__).parents[1] / "words.toml"
+    return msgspec.toml.decode(file.read_bytes(), type=dict[str, dict[str, Words]])

@@ -1,4 +1,4 @@
-"""A step taken apart: its matrix products and its collectives, each run alone.
+"""A step taken apart: its matrix products and its collectives, each run alone; or no collectives.
 
 A step is run once under two watchers. One notes every matrix product and attention kernel that
 PyTorch dispatches, with the very tensors it got; the other is the ledger. Both lists can then be
@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from shardlab.comm import Axis
+from shardlab.comm import Axis, Pending
+from shardlab.comm.axis import Kind
 from shardlab.proofs.ledger import Entry, Ledger
 
 _PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::addmm_", "aten::bmm", "aten::baddbmm"})
@@ -96,3 +98,31 @@ def _call(
     raise ValueError(
         f"a {entry.op} can't be run alone here: all_reduce, all_gather and reduce_scatter can"
     )
+
+
+class SilentAxis(Axis):
+    """Rank `rank` of `size`, alone: what a step costs when communication is free.
+
+    It makes the shapes that the real one makes, by a copy within this rank: a gather is filled with
+    this rank's own part, over and over, and a reduction returns this rank's own. The numbers are
+    nonsense; the work around them is the same.
+
+    Args:
+        size: how many ranks it plays.
+        rank: which of them this one is.
+    """
+
+    def __init__(self, size: int, rank: int) -> None:
+        super().__init__(None, "silent", tuple(range(size)), "torch")
+        self.rank = rank
+
+    def start(self, kind: Kind, x: Tensor, *, out: Tensor | None = None, **_: Any) -> Pending:
+        """Make the result of this rank's own."""
+        out = x.new_empty(self._shape(kind, x)) if out is None else out
+        if kind == "all_gather":
+            out.view(self.size, *x.shape).copy_(x)
+        elif kind == "reduce_scatter":
+            out.copy_(x.view(self.size, -1)[self.rank].view(out.shape))
+        else:
+            out.copy_(x)
+        return Pending(out)

@@ -18,8 +18,8 @@ from costlab.record.names import Name
 from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Budget, Settings
+from costlab.sections.metrics import Detail, by_rounds, derived, ratio, timed
 from costlab.sections.plan import Plan
-from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
 from shardlab.comm.host import count_cores
 from shardlab.proofs.schedules.timeline import Timeline

@@ -8,12 +8,14 @@ says where they don't.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
 
 from costlab.record.result import Metric
 from costlab.record.words import say
 from costlab.sections.fit.fit import Sweep, sweeps
-from costlab.sections.timed import derived
+from costlab.sections.metrics import derived
 from shardlab.proofs.ledger import Entry
 
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.
@@ -65,17 +67,9 @@ def _sum(
         sweep = swept.get(f"{link}.{op}.n{ranks}")
         if sweep is None or int(size) > sweep.sizes[-1]:
             return None
-        total += times * between(sweep.sizes, sweep.seconds, 0 if empty else int(size))
+        # On the straight line between the neighbours of a size; below the least, its time.
+        total += times * float(np.interp(0 if empty else int(size), sweep.sizes, sweep.seconds))
     return total
-
-
-def between(sizes: Sequence[int], seconds: Sequence[float], size: int) -> float:
-    """The time at a size, on the straight line between its neighbours; at the least, below it."""
-    if size <= sizes[0]:
-        return seconds[0]
-    place = next(number for number, swept_size in enumerate(sizes) if swept_size >= size)
-    part = (size - sizes[place - 1]) / (sizes[place] - sizes[place - 1])
-    return seconds[place - 1] + part * (seconds[place] - seconds[place - 1])
 
 
 def describe(metrics: Mapping[str, Metric], section: str, language: str) -> str:

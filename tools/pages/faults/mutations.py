@@ -14,7 +14,11 @@ Plant = tuple[Mutation, set[str]]
 
 
 class Sources:
-    """The cited files of the real lab, from which faults are made."""
+    """The cited files of the real lab, from which faults are made.
+
+    Attributes:
+        functions: the heads of the other functions of a citation's file, by the citation's key.
+    """
 
     def __init__(self, book: Book) -> None:
         """Read every page and every cited file once."""
@@ -29,7 +33,7 @@ class Sources:
                 for citation in block.citations:
                     self._named.setdefault(citation.text, set()).update(block.names)
                     cited[citation.key] = citation
-        self._functions = {
+        self.functions = {
             key: list(self._other_functions(citation))
             for key, citation in cited.items()
             if not citation.path.startswith(OUTSIDE_THE_WHEELS)
@@ -59,12 +63,8 @@ class Sources:
 
     def other_function(self, citation: Citation, index: int) -> str | None:
         """Return the head of the `index`-th other function of the file; None if there are fewer."""
-        functions = self._functions[citation.key]
+        functions = self.functions[citation.key]
         return functions[index] if index < len(functions) else None
-
-    def most_functions(self) -> int:
-        """Return the greatest number of other functions in a file."""
-        return max(map(len, self._functions.values()))
 
     def _other_functions(self, citation: Citation) -> Iterator[str]:
         """Yield the head of each other function of the file, a range that is sound in itself.
@@ -99,10 +99,6 @@ class Sources:
                 return format_citation(citation.path, function.last, next_function.line)
         return None
 
-    def too_wide(self, citation: Citation) -> str | None:
-        """Return a range of forty-one lines or more."""
-        return format_citation(citation.path, citation.first, citation.first + 40)
-
     def past_the_end(self, citation: Citation) -> str:
         """Return the lines just after the last line."""
         count = len(self.file(citation).lines)
@@ -125,11 +121,13 @@ def plants(book: Book) -> dict[str, dict[str, Plant]]:
         "shifted by 5 to 50 lines": shifts(range(5, 51)),
         "pointing at another function": {
             str(index): (partial(sources.other_function, index=index), RANGE_CODES)
-            for index in range(sources.most_functions())
+            for index in range(max(map(len, sources.functions.values())))
         },
         "pointing into another file": {"": (sources.other_file, RANGE_CODES)},
         "past the end of the file": {"": (sources.past_the_end, {"N205"})},
         "reversed": {"": (lambda c: format_citation(c.path, c.last + 1, c.first), {"N202"})},
         "straddling two functions": {"": (sources.straddling, {"N207"})},
-        "too wide": {"": (sources.too_wide, {"N205", "N206"})},
+        "too wide": {
+            "": (lambda c: format_citation(c.path, c.first, c.first + 40), {"N205", "N206"})
+        },
     }

@@ -35,9 +35,7 @@ class Mistake(NamedTuple):
 
 
 BIAS_TWICE = Mistake(
-    "linears",
-    "G.apply(linear(x_Nf, w_Df)) + b_D",
-    "G.apply(linear(x_Nf, w_Df, b_D))",
+    "linears", "G.apply(linear(x_Nf, w_Df)) + b_D", "G.apply(linear(x_Nf, w_Df, b_D))"
 )
 ALONE = Mistake(
     "linears",

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pages.blocks import LANGUAGES, fence, fill_blocks, lab_page, solution_page
-from pages.programs import ROUTE, script
-from pages.ranks import run_on_ranks
-from shardlab.comm import World
+from pages.programs import ROUTE
+from pages.ranks import report_cases
 
 LAB = "04-experts"
 SHOWN: dict[str, dict[str, Any]] = {
@@ -23,16 +22,9 @@ SHOWN: dict[str, dict[str, Any]] = {
 WAYS = {f"{way}{ep}": {"finish": way, "ep": ep} for way in "abcd" for ep in (4, 2, 1)}
 
 
-def run_reports(world: World, cases: list[dict[str, Any]]) -> list[str]:
-    """Return the lab's report of each case, on one rank."""
-    lab = script(ROUTE)
-    return [lab.report(lab.Settings(**case), world) for case in cases]
-
-
 def paragraphs_of(cases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     """What rank 0 says of each case, in paragraphs."""
-    first = run_on_ranks(4, run_reports, list(cases.values()))[0]
-    return {name: text.split("\n\n") for name, text in zip(cases, first, strict=True)}
+    return {name: text.split("\n\n") for name, text in report_cases(4, ROUTE, cases).items()}
 
 
 def blocks() -> dict[str, str]:

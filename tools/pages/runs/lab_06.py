@@ -8,18 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import (
-    LANGUAGES,
-    ROOT,
-    fence,
-    fill_blocks,
-    lab_page,
-    python_blocks,
-    solution_page,
-)
+from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, lab_page, python_blocks, solution_page
 from pages.programs import script
-from pages.ranks import run_on_ranks
-from shardlab.comm import World
+from pages.ranks import report_cases
 
 LAB = "06-long-sequences"
 FILES = ROOT / "experiments" / "38-long-sequences"
@@ -30,12 +21,6 @@ SHOWN: dict[str, dict[str, Any]] = {
     "train": {"train": 20},
     "ignored": {"train": 20, "ignored": True},
 }
-
-
-def run_reports(world: World, cases: list[dict[str, Any]]) -> list[str]:
-    """Return the lab's report of each case, on one rank."""
-    program = script(FILES / "attend.py")
-    return [program.report(program.Settings(**case), world) for case in cases]
 
 
 def read_solution(language: str = "en") -> str:
@@ -52,7 +37,7 @@ def grade_code(code: str, folder: Path) -> dict[str, str]:
 
 def blocks(folder: Path) -> dict[str, str]:
     """What the page shows: of one run each paragraph, of the others what they are shown for."""
-    reports = dict(zip(SHOWN, run_on_ranks(4, run_reports, list(SHOWN.values()))[0], strict=True))
+    reports = report_cases(4, FILES / "attend.py", SHOWN)
     _, balance, sent = reports.pop("counts").split("\n\n")
     texts = {**reports, "balance": balance, "sent": sent}
     texts["grouped"] = texts["grouped"].split("\n\n")[2]

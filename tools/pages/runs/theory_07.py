@@ -55,10 +55,8 @@ def render() -> Iterator[tuple[Path, str]]:
         f"{'abc'[corpus]}{sample}" for corpus, sample in zip(corpora, samples, strict=True)
     )
     for language in LANGUAGES:
-        page, text = (
-            in_language("docs/theory/07-from-bin-idx-to-a-batch", language),
-            example(indices),
-        )
+        page = in_language("docs/theory/07-from-bin-idx-to-a-batch", language)
+        text = example(indices)
         if language == "es":
             text = text.replace("not asked for", "no se pide")
         yield page, fill_blocks(page, {"example": fence(text), "blend": fence(blend)})

@@ -41,9 +41,7 @@ def select_collectives(trace_events: Iterable[dict[str, Any]]) -> list[Span]:
     ]
 
 
-def select_operators(
-    trace_events: list[dict[str, Any]],
-) -> Iterator[tuple[str, float, float, str]]:
+def select_operators(trace_events: list[dict[str, Any]]) -> Iterator[tuple[str, float, float, str]]:
     """Yield name, start, end and phase of each of the main thread's aten operators."""
     engine = [e for e in trace_events if e["name"].startswith("autograd::engine")]
     backward = engine[0]["ts"]

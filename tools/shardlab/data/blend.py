@@ -60,11 +60,8 @@ def greedy_order(weights: Array, size: int) -> tuple[Array, Array]:
     corpora, samples = (np.empty((length, len(begins)), kind) for kind in (np.int16, np.int64))
     ends = np.empty_like(starts)
     while len(unsettled):
-        counts, positions, lanes = (
-            starts[:, unsettled],
-            begins[unsettled],
-            np.arange(len(unsettled)),
-        )
+        counts, positions = starts[:, unsettled], begins[unsettled]
+        lanes = np.arange(len(unsettled))
         for step in range(length):
             # The first two steps have the same shares, of one sample.
             lag = weights[:, None] * np.maximum(positions + step, 1.0) - counts

@@ -111,10 +111,8 @@ class Builder:
                 replace(recipe, samples=math.ceil(count * (1 + SURPLUS))) for count in counts
             ]
             per_corpus = [self.samples(*each, part) for each in zip(corpora, recipes, strict=True)]
-            share, size = (
-                normalize_weights(share.tolist()),
-                sum(counts),
-            )  # twice, as there: the last bit tells
+            share = normalize_weights(share.tolist())  # twice, as there: the last bit tells
+            size = sum(counts)
         (order, samples), remake = self._build_or_load(
             partial(greedy_order, share, size), share, size
         )

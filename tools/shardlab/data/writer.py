@@ -179,10 +179,8 @@ class Writer:
             largest = 2 << np.finfo(target).nmant if target.kind == "f" else np.iinfo(target).max
             smallest = -largest if target.kind == "f" else np.iinfo(target).min
             # As unsigned numbers, negative values are the largest: one pass over memory is enough.
-            unsigned, native = (
-                row.view(row.dtype.str.replace("i", "u")),
-                row.dtype.newbyteorder("="),
-            )
+            unsigned = row.view(row.dtype.str.replace("i", "u"))
+            native = row.dtype.newbyteorder("=")
             ends = [row.min(), row.max()] if smallest else [unsigned.max().view(native)]
             if bad := [value for value in map(int, ends) if not smallest <= value <= largest]:
                 range_text = (

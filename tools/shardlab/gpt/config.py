@@ -27,7 +27,7 @@ class RopeScaling:
     Pair i turns by rate_i at each position. "linear" divides every rate by the factor (Chen et al.,
     arXiv 2306.15595). "llama3" and "yarn" (Peng et al., arXiv 2309.00071) keep the rates of pairs
     that turn often within the original sequence, divide those of pairs that hardly turn, and
-    interpolate between them; yarn also multiplies cosines and sines by 1 + 0.1 · ln(factor).
+    interpolate between them; yarn also multiplies cosines and sines.
 
     Attributes:
         rope_type: "linear", "llama3" or "yarn".
@@ -35,6 +35,9 @@ class RopeScaling:
         original_max_position_embeddings: the longest sequence before; not for "linear".
         low_freq_factor, high_freq_factor: of "llama3": a pair that turns less often than the first
             is divided whole, one that turns more often than the second is kept.
+        beta_slow, beta_fast: the same of "yarn".
+        truncate: "yarn" rounds the numbers of these two pairs outwards.
+        attention_factor: of "yarn", of cosines and sines; None for 1 + 0.1 · ln(factor).
     """
 
     rope_type: str
@@ -42,6 +45,10 @@ class RopeScaling:
     original_max_position_embeddings: int = 0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
+    beta_slow: float = 1.0
+    beta_fast: float = 32.0
+    truncate: bool = True
+    attention_factor: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown type, and numbers that no model was trained with."""
@@ -54,12 +61,18 @@ class RopeScaling:
              f"original_max_position_embeddings, and has {original}"),
             (not 0 < low < self.high_freq_factor, f"low_freq_factor = {low} must be above 0 and "
              f"below high_freq_factor = {self.high_freq_factor}"),
+            (not 0 < self.beta_slow <= self.beta_fast, f"beta_slow = {self.beta_slow} must be "
+             f"above 0 and at most beta_fast = {self.beta_fast}"),
+            (self.attention_factor is not None and self.attention_factor <= 0,
+             f"attention_factor = {self.attention_factor}; give more than 0"),
         )  # fmt: skip
 
     @property
     def magnitude(self) -> float:
         """What cosines and sines are multiplied by."""
-        return 1 + 0.1 * log(self.factor) if self.rope_type == "yarn" else 1.0
+        if self.rope_type != "yarn":
+            return 1.0
+        return self.attention_factor or 1 + 0.1 * log(self.factor)
 
     def scale(self, rates: list[float], base: float) -> list[float]:
         """Return the slower rates."""
@@ -67,11 +80,14 @@ class RopeScaling:
         if self.rope_type == "llama3":
             low, high = self.low_freq_factor, self.high_freq_factor
             kept = [(original * rate / (2 * pi) - low) / (high - low) for rate in rates]
-        if self.rope_type == "yarn":  # the pairs that turn 32 times, and once
+        if self.rope_type == "yarn":  # the pairs that turn beta_fast times, and beta_slow times
             first, last = (
-                len(rates) * log(original / (turns * 2 * pi)) / log(base) for turns in (32, 1)
+                len(rates) * log(original / (turns * 2 * pi)) / log(base)
+                for turns in (self.beta_fast, self.beta_slow)
             )
-            first, last = max(floor(first), 0), min(ceil(last), 2 * len(rates) - 1)
+            if self.truncate:
+                first, last = floor(first), ceil(last)
+            first, last = max(first, 0), min(last, 2 * len(rates) - 1)
             kept = [1 - (i - first) / ((last - first) or 0.001) for i in range(len(rates))]
         kept = [min(max(share, 0.0), 1.0) for share in kept]
         return [r * (k + (1 - k) / self.factor) for r, k in zip(rates, kept, strict=True)]
@@ -83,6 +99,7 @@ ROPE_KEYS = {
     "yarn": {"factor", ORIGINAL},
     "llama3": {"factor", ORIGINAL, "low_freq_factor", "high_freq_factor"},
 }
+YARN_KEYS = {"attention_factor", "beta_fast", "beta_slow", "truncate"}  # that it may have too
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,6 +101,12 @@ def whole(parameter: nn.Parameter, value: Tensor | None = None) -> Tensor:
     return local if sharding is None else sharding.whole(local)
 
 
+def local(parameter: Tensor, whole: Tensor) -> Tensor:
+    """Return this rank's slice of the whole tensor of `parameter`; all of it if that isn't cut."""
+    sharding = sharding_of(parameter)
+    return whole if sharding is None else sharding.local(whole)
+
+
 def whole_parameters(module: nn.Module) -> dict[str, Tensor]:
     """Return every whole parameter of `module`, by name; every rank of the axes must call this."""
     return {name: whole(p).clone() for name, p in module.named_parameters()}
@@ -118,14 +124,13 @@ def load_whole(module: nn.Module, state: Mapping[str, Tensor]) -> None:
         for name, parameter in module.named_parameters():
             if name not in state:
                 raise KeyError(f"the state has no {name}; it has {', '.join(sorted(state))}")
-            sharding = sharding_of(parameter)
-            local = state[name] if sharding is None else sharding.local(state[name])
-            if local.shape != parameter.shape:
+            piece = local(parameter, state[name])
+            if piece.shape != parameter.shape:
                 raise ValueError(
                     f"{name}: expected a slice of shape {tuple(parameter.shape)}, found "
-                    f"{tuple(local.shape)}; was the state saved from another GPTConfig?"
+                    f"{tuple(piece.shape)}; was the state saved from another GPTConfig?"
                 )
-            torch._foreach_copy_([parameter, getattr(parameter, "master", parameter)], [local] * 2)
+            torch._foreach_copy_([parameter, getattr(parameter, "master", parameter)], [piece] * 2)
 
 
 def is_first(model: nn.Module) -> bool:

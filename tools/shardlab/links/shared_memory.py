@@ -6,9 +6,9 @@ cross cannot block each other. A wait spins, then yields the core, then sleeps f
 a peer has died, has left or is late. PyTorch's dispatcher doesn't see these collectives; the link
 reports them to tracers. It must not be used from several threads at once.
 
-    region.py      the memory: a file that all ranks map, and how they find it
-    transfers.py   the protocol: write, publish a sequence number, wait for it; and messages
-    slots.py       the collectives
+    mapped_file.py  the memory: a file that all ranks map, and how they find it
+    transfers.py    the protocol: write, publish a sequence number, wait for it; and messages
+    slots.py        the collectives
 
 It is there for lab 02, which measures a collective without sockets, and for tests with more ranks
 than cores. It can be deleted when they use another link.
@@ -28,7 +28,7 @@ from shardlab.comm.host import count_cores
 from shardlab.comm.pending import PeerLostError, Rows, Work
 from shardlab.comm.tracing import record_as
 from shardlab.comm.transport import Transport
-from shardlab.links.region import Region
+from shardlab.links.mapped_file import Region
 from shardlab.links.slots import Slots
 from shardlab.links.transfers import Inbox, Lane, Outbox, Receive, Steps, Transfer
 

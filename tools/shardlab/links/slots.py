@@ -13,13 +13,14 @@ Dimension key: N ranks, D slots of a rank, K elements of a row, c of them (the c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from shardlab.comm.pending import CollectiveError
-from shardlab.links.region import DEPTH, Region
+from shardlab.links.mapped_file import DEPTH, Region
 from shardlab.links.transfers import Lane, Steps, describe, encode, fence
 
 WHOLE_BYTES = 64 << 10  # up to this size each of more than two ranks adds the whole tensor
@@ -183,22 +184,17 @@ class Slots(Lane):
         return CollectiveError("\n".join(lines))
 
 
-def _add(views: _Views, out: Tensor) -> None:
+def _reduce(combine: Callable[..., object], views: _Views, out: Tensor) -> None:
     first, second, *rest = views.rows
-    torch.add(first, second, out=out)
+    combine(first, second, out=out)
     for row in rest:
-        torch.add(out, row, out=out)
-
-
-def _maximum(views: _Views, out: Tensor) -> None:
-    first, second, *rest = views.rows
-    torch.maximum(first, second, out=out)
-    for row in rest:
-        torch.maximum(out, row, out=out)
+        combine(out, row, out=out)
 
 
 def _stack(views: _Views, out_Nc: Tensor) -> None:
     out_Nc.copy_(views.stack)
 
 
-_REDUCTIONS: dict[str, Take] = {"sum": _add, "max": _maximum}
+_REDUCTIONS: dict[str, Take] = {
+    "sum": partial(_reduce, torch.add), "max": partial(_reduce, torch.maximum),
+}  # fmt: skip

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from shardlab.comm.consistency_check import DTYPES
 from shardlab.comm.pending import CollectiveError
-from shardlab.links.region import CELLS, HEADER, Region
+from shardlab.links.mapped_file import CELLS, HEADER, Region
 
 Steps = Iterator[tuple[int, int, int]]
 """What a transfer yields: (peer, word, value). It goes on once the peer's word has the value."""

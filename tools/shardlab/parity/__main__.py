@@ -7,12 +7,13 @@ import json
 import sys
 import time
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 try:
-    from shardlab.parity.case import NAMES, Case, list_cases, make_case
+    from shardlab.parity.case import NAMES, Case, ParityError, list_cases, make_case, refuse
     from shardlab.parity.session import Result, Session
-    from shardlab.parity.subject import ParityError, Subject
+    from shardlab.parity.subject import Subject
 except ModuleNotFoundError as missing:
     print(
         f"shardlab.parity: error: this Python has no {missing.name}: "
@@ -21,11 +22,22 @@ except ModuleNotFoundError as missing:
     )
     sys.exit(2)
 
+NUMBERS: dict[str, tuple[float, str]] = {  # with their defaults
+    "cases": (24, "the most compositions to try"),
+    "ranks": (4, "the most ranks of one"),
+    "seconds": (300.0, "begin no case after these"),
+    "steps": (3, "optimizer steps of each case"),
+    "tolerance": (1e-9, "relative difference"),
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0 if all is equal, 1 if something is not, 2 for bad input."""
     options = _parse(arguments)
     try:
+        for name in NUMBERS:
+            if getattr(options, name) <= 0:
+                refuse("option", name=name, value=getattr(options, name))
         subject = Subject.parse(options.model)
         session = Session(subject, steps=options.steps, tolerance=options.tolerance)
         try:
@@ -45,13 +57,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description="Compare a model on grids of CPU processes with one process, in fp64.",
     )
     parser.add_argument("model", help="my_model.py:build")
-    parser.add_argument("--cases", type=int, default=24, help="the most compositions to try (24)")
-    parser.add_argument("--ranks", type=int, default=4, help="the most ranks of one (4)")
-    parser.add_argument(
-        "--seconds", type=float, default=300, help="begin no case after these (300)"
-    )
-    parser.add_argument("--steps", type=int, default=3, help="optimizer steps of each case (3)")
-    parser.add_argument("--tolerance", type=float, default=1e-9, help="relative difference (1e-9)")
+    for name, (default, words) in NUMBERS.items():
+        shown = f"{words} (%(default)g)"
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=shown)
     parser.add_argument("--seed", type=int, default=0, help="of the draws (0)")
     parser.add_argument("--case", help='one case, as JSON: {"tensor": 2, "pipeline": 2}')
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -62,22 +70,24 @@ def _prove(session: Session, options: argparse.Namespace) -> int:
     deadline = time.monotonic() + options.seconds
     cases = _choose(session.subject, options)
     results: list[Result] = []
+    progress = not options.json and sys.stderr.isatty()
     for number, case in enumerate(cases, 1):
         if time.monotonic() > deadline:
             break
-        if not options.json and sys.stderr.isatty():
+        if progress:
             print(f"\r\033[K{number}/{len(cases)}: {case}", end="", file=sys.stderr, flush=True)
-        session.limit = max(10.0, min(120.0, deadline - time.monotonic()))
         results.append(session.run(case))
         if results[-1].finding:
             results[-1] = session.explain(results[-1], deadline)
             break
-    if not options.json and sys.stderr.isatty():
+    if progress:
         print("\r\033[K", end="", file=sys.stderr)
-    failed = next((result for result in results if result.finding), None)
-    print(json.dumps(_as_json(options, cases, results)) if options.json else
-          _describe(options, cases, results, failed))  # fmt: skip
-    return 1 if failed else 0
+    if options.json:
+        plain = [_to_json(options, result) for result in results]
+        print(json.dumps({"model": options.model, "planned": len(cases), "results": plain}))
+    else:
+        print("\n".join(_describe(options, len(cases), results)))
+    return 1 if results[-1].finding else 0
 
 
 def _choose(subject: Subject, options: argparse.Namespace) -> list[Case]:
@@ -87,61 +97,52 @@ def _choose(subject: Subject, options: argparse.Namespace) -> list[Case]:
         limits = {"count": options.cases, "ranks": options.ranks, "rows": rows}
         return list_cases(supports, **limits, seed=options.seed)
     try:
-        settings = json.loads(options.case)
-    except json.JSONDecodeError as error:
-        raise ParityError(f"--case is no JSON: {error}") from None
-    unknown = set(settings) - NAMES - set(supports)
-    if unknown:
-        known = ", ".join(sorted(NAMES | set(supports)))
-        raise ParityError(f"--case has {min(unknown)!r}; choose from {known}")
+        settings, error = json.loads(options.case), ""
+    except json.JSONDecodeError as wrong:
+        settings, error = None, f" ({wrong})"
+    if not isinstance(settings, dict):
+        refuse("json", error=error)
+    known = {*NAMES, *supports}
+    if unknown := settings.keys() - known:
+        refuse("unknown", name=min(unknown), known=", ".join(sorted(known)))
     return [make_case(settings, supports)]
 
 
 def _again(options: argparse.Namespace, case: Case) -> str:
-    steps = f" --steps {options.steps}" if options.steps != 3 else ""
+    steps = f" --steps {options.steps}" if options.steps != NUMBERS["steps"][0] else ""
     return f"python -m shardlab.parity {options.model} --case '{json.dumps(case.changes())}'{steps}"
 
 
-def _describe(
-    options: argparse.Namespace, cases: list[Case], results: list[Result], failed: Result | None
-) -> str:
-    equal = [r for r in results if not r.finding and not r.refused]
-    refused = [r for r in results if r.refused]
-    comparisons = sum(len(result.differences) for result in equal)
-    worst = max((x for r in equal for x in r.differences.values()), default=0.0)
+def _describe(options: argparse.Namespace, planned: int, results: list[Result]) -> list[str]:
+    *_, last = results
+    equal = [r.differences for r in results if not r.finding and not r.refused]
+    refused = [f"refused on {r.case}: {r.refused}" for r in results if r.refused]
+    worst = max((x for differences in equal for x in differences.values()), default=0.0)
     lines = [
         f"{options.model}: {len(equal)} of {len(results)} compositions equal one process in fp64, "
-        f"in {comparisons} comparisons; the largest difference is {worst:.1e}"
+        f"in {sum(map(len, equal))} comparisons; the largest difference is {worst:.1e}"
     ]
-    if len(results) < len(cases) and not failed:
-        lines.append(f"{len(cases) - len(results)} cases were not begun: raise --seconds")
-    lines += [f"refused on {r.case}: {r.refused}" for r in refused[:3]]
-    if failed and (finding := failed.finding):
+    if finding := last.finding:
         others = f", and so are {finding.others} other parameters" if finding.others else ""
-        error = f" (off by {finding.error:.1e}{others})" if finding.error < float("inf") else others
-        lines += [
-            f"differs on {failed.case}",
-            f"  seen:  {finding.what}{error}",
-            f"  cause: {finding.cause}",
-            f"  again: {_again(options, failed.case)}",
-        ]
-    return "\n".join(lines)
+        error = f" (off by {finding.error:.1e}{others})" if isfinite(finding.error) else others
+        return [
+            *lines, *refused[:3], f"differs on {last.case}", f"  seen:  {finding.what}{error}",
+            f"  cause: {finding.cause}", f"  again: {_again(options, last.case)}",
+        ]  # fmt: skip
+    if len(results) < planned:
+        lines.append(f"{planned - len(results)} cases were not begun: raise --seconds")
+    return lines + refused[:3]
 
 
-def _as_json(
-    options: argparse.Namespace, cases: list[Case], results: list[Result]
-) -> dict[str, Any]:
-    def plain(result: Result) -> dict[str, Any]:
-        finding = result.finding and asdict(result.finding)
-        if finding and finding["error"] == float("inf"):
-            finding["error"] = None
-        return {
-            "case": result.case.changes(), "comparisons": len(result.differences),
-            "worst": max(result.differences.values(), default=None), "finding": finding,
-            "refused": result.refused or None, "again": _again(options, result.case),
-        }  # fmt: skip
-
-    return {"model": options.model, "planned": len(cases), "results": [plain(r) for r in results]}
+def _to_json(options: argparse.Namespace, result: Result) -> dict[str, Any]:
+    finding = result.finding and asdict(result.finding)
+    if finding and not isfinite(finding["error"]):
+        finding["error"] = None
+    return {
+        "case": result.case.changes(), "comparisons": len(result.differences),
+        "worst": max(result.differences.values(), default=None), "finding": finding,
+        "refused": result.refused or None, "again": _again(options, result.case),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,55 +17,32 @@ from torch.optim import SGD
 from shardlab.comm import World
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.grid.grid import Grid
-from shardlab.layers.sharding import copies_of, load_whole, sharding_of
-from shardlab.parity.case import Case
+from shardlab.layers.sharding import copies_of, load_whole, local, sharding_of
+from shardlab.parity.case import AXES, Case, refuse
 from shardlab.parity.preflight import Reference
-from shardlab.parity.subject import ParityError, Subject, count_targets
+from shardlab.parity.subject import Subject, count_targets
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.training.step import StepGradients
 
 RATE = 0.1  # of SGD, whose steps show a gradient of the wrong size
+Pair = tuple[Tensor | None, Tensor | None]
 
 
-@dataclass(frozen=True)
-class Cut:
-    """How a rank's slice lies in the whole parameter; without an axis, it is whole.
+class Held(NamedTuple):
+    """How a rank holds a parameter.
 
     Attributes:
-        shape: of the local parameter.
-        dim: the dim that is cut; None for a whole parameter.
-        rank, size, padded: the place on the tensor axis; the dim's length without and with padding.
+        shape: of this rank's part.
+        mark: the dim and its whole length, which a mark says is cut; None without a mark.
         expert: whether it is marked as an expert's.
+        fits: whether this part has the shape that its marks cut from the whole.
     """
 
     shape: tuple[int, ...]
-    dim: int | None = None
-    rank: int = 0
-    size: int = 0
-    padded: int = 0
-    expert: bool = False
-
-    @classmethod
-    def of(cls, parameter: nn.Parameter) -> Cut:
-        """Return a parameter's."""
-        cut, shape = sharding_of(parameter), tuple(parameter.shape)
-        expert = copies_of(parameter) is not None
-        if cut is None:
-            return cls(shape, expert=expert)
-        return cls(shape, cut.dim, cut.axis.rank, cut.size, cut.padded, expert)
-
-    def local(self, whole: Tensor) -> Tensor:
-        """Return the slice of a whole tensor, with zeros where there is padding."""
-        if self.dim is None:
-            return whole
-        if self.padded != self.size:
-            shape = list(whole.shape)
-            shape[self.dim] = self.padded - self.size
-            whole = torch.cat([whole, whole.new_zeros(shape)], self.dim)
-        length, end = self.shape[self.dim], whole.shape[self.dim]
-        begin = min(self.rank * length, end)  # a wrong mark reaches beyond the end
-        return whole.narrow(self.dim, begin, min(length, end - begin))
+    mark: tuple[int, int] | None
+    expert: bool
+    fits: bool
 
 
 @dataclass
@@ -74,21 +51,22 @@ class Trace:
 
     Attributes:
         place: its place on each axis.
-        cuts: its parameters.
+        held: its parameters.
         losses: of each step, the mean over its micro-batches (or their sum, of summed losses); only
             the last stage has any.
         norms: of each step.
-        gradients: of the first step; None for a frozen parameter.
-        weights: after all steps.
+        gradients: of the first step: this rank's, and its slice of the one process's; None for a
+            frozen parameter.
+        weights: the same of the weights after all steps.
         refused: why the model was not built; nothing else is known then.
     """
 
     place: dict[str, int]
-    cuts: dict[str, Cut] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
-    gradients: dict[str, Tensor | None] = field(default_factory=dict)
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Pair] = field(default_factory=dict)
+    weights: dict[str, Pair] = field(default_factory=dict)
     refused: str = ""
 
 
@@ -100,17 +78,18 @@ def train_on_ranks(
         world=world, tensor=case.tensor, context=case.context, pipeline=case.pipeline,
         data=case.data, expert=case.expert, expert_tensor=case.expert_tensor or None,
     )  # fmt: skip
-    place = {name: grid.axis(name).rank for name in ("tensor", "context", "pipeline", "data")}
+    trace = Trace({name: grid.axis(name).rank for name in AXES})
     try:
         chunks = [
             subject.make(grid, case, piece, case.pieces)
             for piece in range(grid.pipeline.rank, case.pieces, case.pipeline)
         ]
     except ValueError as error:
-        return Trace(place, refused=str(error))
-    trace = Trace(place, {n: Cut.of(p) for chunk in chunks for n, p in chunk.named_parameters()})
-    wrong = any(name not in reference.start or cut.local(reference.start[name]).shape != cut.shape
-                for name, cut in trace.cuts.items())  # fmt: skip
+        trace.refused = str(error)
+        return trace
+    named = {name: p for chunk in chunks for name, p in chunk.named_parameters()}
+    trace.held = {name: _describe(p, reference.start.get(name)) for name, p in named.items()}
+    wrong = not all(held.fits for held in trace.held.values())
     if world.whole.all_reduce(torch.tensor([float(wrong)])).item():
         return trace
     for chunk in chunks:
@@ -120,15 +99,32 @@ def train_on_ranks(
     taken.gradients.checks_marks = False  # a partial gradient is what the comparison is to find
     parameters = (p for part in taken.parts for p in part.parameters() if p.requires_grad)
     optimizer = SGD(parameters, lr=RATE)
+
+    def pair(values: str, wholes: dict[str, Any]) -> dict[str, Pair]:
+        return {
+            name: (x, None if wholes[name] is None else local(named[name], wholes[name]))
+            for name, x in taken.local(values).items()
+        }
+
     for number in range(steps):
         loss, norm = taken.take(subject.batch(number))
         trace.norms.append(norm)
         trace.losses += [] if loss is None else [loss]
         if number == 0:
-            trace.gradients = taken.local("grad")
+            trace.gradients = pair("grad", reference.gradients)
         optimizer.step()
-    trace.weights = {name: x for name, x in taken.local("data").items() if x is not None}
+    trace.weights = pair("data", reference.weights)
     return trace
+
+
+def _describe(parameter: nn.Parameter, whole: Tensor | None) -> Held:
+    try:
+        fits = whole is not None and local(parameter, whole).shape == parameter.shape
+    except (ValueError, IndexError):  # the mark names another length, or a dim that doesn't exist
+        fits = False
+    cut, expert = sharding_of(parameter), copies_of(parameter) is not None
+    mark = (cut.dim, cut.size) if cut else None
+    return Held(tuple(parameter.shape), mark, expert, fits)
 
 
 class Steps:
@@ -144,6 +140,7 @@ class Steps:
     def __init__(self, chunks: Sequence[Any], grid: Grid, case: Case, **settings: Any) -> None:
         """Wrap the pieces."""
         self.chunks, self.grid, self.case = chunks, grid, case
+        self.named = {name: p for chunk in chunks for name, p in chunk.named_parameters()}
         self.parts = [_shard(chunk, grid, case) for chunk in chunks]
         kind: dict[str, Any] = {"microbatches": case.microbatches, "reduction": case.reduction}
         self.gradients = StepGradients(self.parts, grid, **kind, **settings)
@@ -169,24 +166,15 @@ class Steps:
 
         A frozen parameter's gradient is None.
         """
-        local: dict[str, Tensor | None] = {}
-        for chunk, part in zip(self.chunks, self.parts, strict=True):
-            if isinstance(part, FSDP):
-                cuts = {
-                    n: Cut.of(p)
-                    for f in part.flats
-                    for n, p in zip(f.layout.names, f.leaves, strict=True)
-                }
-                local |= dict.fromkeys(cuts)
-                whole = part.iterate_whole_parameters(values)
-                local |= {name: cuts[name].local(x).clone() for name, x in whole}
-                continue
-            attribute = values
-            if values == "grad" and self.gradients.replicas:
-                attribute = self.gradients.replicas.attribute
-            named = ((name, getattr(p, attribute, None)) for name, p in chunk.named_parameters())
-            local |= {name: None if x is None else x.detach().clone() for name, x in named}
-        return local
+        if self.gradients.replicas:
+            attribute = self.gradients.replicas.attribute if values == "grad" else values
+            found = {name: getattr(p, attribute, None) for name, p in self.named.items()}
+            return {name: None if x is None else x.detach().clone() for name, x in found.items()}
+        shards: dict[str, Tensor | None] = dict.fromkeys(self.named)
+        for part in self.parts:
+            for name, x in part.iterate_whole_parameters(values):  # type: ignore[operator]
+                shards[name] = local(self.named[name], x).clone()
+        return shards
 
 
 def _shard(chunk: Any, grid: Grid, case: Case) -> nn.Module:
@@ -215,20 +203,16 @@ def run_schedule(
     grid: Grid, case: Case, chunks: Sequence[Any], parts: Sequence[Any], microbatches: list[Any]
 ) -> list[Tensor]:
     """Run a case's schedule once; return the micro-batches' losses, on the last stage."""
-    first = microbatches[0][0][0] if isinstance(microbatches[0][0], tuple) else microbatches[0][0]
     shape: Any = ()
-    dtype = None
     if case.pieces > 1:
         if not hasattr(chunks[0], "hidden_shape"):
-            raise ParityError(
-                "a pipeline sends what a stage returns: write model.hidden_shape(batch, sequence), "
-                "which returns its shape on this rank"
-            )
+            refuse("hidden-shape")
+        inputs = microbatches[0][0]
+        first = inputs[0] if isinstance(inputs, tuple) else inputs
         shape = chunks[0].hidden_shape(len(first), first.shape[1] * case.context)
-        dtype = getattr(chunks[0], "hidden_dtype", None)
     return run(
         by_name(case.schedule, case.pipeline, case.microbatches, case.pieces // case.pipeline),
         parts, microbatches, chunks[-1].loss, axis=grid.pipeline, shape=shape,
-        dtype=dtype,
+        dtype=getattr(chunks[0], "hidden_dtype", None) if case.pieces > 1 else None,
         scale=1.0 if case.reduction == "tokens" else None,
     )  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardlab.parity.case import Case, shrink
-from shardlab.parity.diagnose import Finding, compare, find_fault
+from shardlab.parity.case import Case, ParityError, say, shrink
+from shardlab.parity.diagnose import Finding, compare, find_fault, find_wrong_shape
 from shardlab.parity.preflight import Reference, train_alone
 from shardlab.parity.ranks import RATE, train_on_ranks
-from shardlab.parity.subject import ParityError, Subject
+from shardlab.parity.subject import Subject
 from shardlab.parity.workers import Answer, Workers
 
 
@@ -49,9 +50,9 @@ class Session:
     ) -> None:  # fmt: skip
         """Start nothing yet."""
         self.subject, self.steps, self.tolerance, self.limit = subject, steps, tolerance, limit
-        self._workers: dict[int, Workers] = {}
-        self._pools = pools or self._pool
-        self._references: dict[Any, Reference] = {}
+        self._workers: dict[int, Workers] = {}  # its own
+        self._pools = pools or (lambda ranks: self._workers.setdefault(ranks, Workers(ranks)))
+        self._references: dict[str, Reference] = {}
 
     def run(self, case: Case) -> Result:
         """Run one case.
@@ -63,31 +64,25 @@ class Session:
         answers = self._call(case.ranks, train_on_ranks, case, reference, self.steps)
         if failed := [(r, a) for r, a in enumerate(answers) if a.kind != "returned"]:
             rank, answer = next(((r, a) for r, a in failed if a.kind == "raised"), failed[0])
-            text = str(answer.value).strip().splitlines()[-1]
-            what = f"rank {rank} {answer.kind}: {text.removeprefix('shardlab.')}"
-            cause = "what one process runs, this grid does not; the message says what it lacks"
-            if answer.kind == "late" or "The backend said" in text:
-                cause = (
-                    "the ranks called different collectives, or one ended: a layer, tied_weight or "
-                    "hidden_shape that depends on the rank, where all of an axis must do the same"
-                )
-            return Result(case, finding=Finding("error", "", float("inf"), what, cause))
+            lost = answer.kind == "late" or "The backend said" in answer.value
+            cause = say("cause", "collectives" if lost else "raised")
+            what = f"rank {rank} {answer.kind}: {_last_line(answer)}"
+            return Result(case, finding=Finding("error", "", what, cause))
         traces = [answer.value for answer in answers]
         if refused := next((trace.refused for trace in traces if trace.refused), ""):
             return Result(case, refused=refused)
-        finding = find_fault(reference, traces, case, self.tolerance)
-        complete = finding is None or finding.quantity != "shape"
-        return Result(case, compare(reference, traces, case) if complete else {}, finding)
+        if finding := find_wrong_shape(reference, traces):
+            return Result(case, finding=finding)
+        off = compare(reference, traces, case)
+        return Result(case, off, find_fault(reference, traces, case, off, self.tolerance))
 
     def explain(self, failed: Result, deadline: float) -> Result:
         """Return the smallest case that still fails."""
         for smaller in shrink(failed.case, self.subject.supports):
             if time.monotonic() > deadline:
                 break
-            if smaller != failed.case:
-                result = self.run(smaller)
-                if result.finding:
-                    return self.explain(result, deadline)
+            if smaller != failed.case and (result := self.run(smaller)).finding:
+                return self.explain(result, deadline)
         return failed
 
     def close(self) -> None:
@@ -95,18 +90,21 @@ class Session:
         for workers in self._workers.values():
             workers.stop()
 
-    def _pool(self, ranks: int) -> Workers:
-        return self._workers.setdefault(ranks, Workers(ranks))
-
     def _call(self, ranks: int, body: Callable[..., Any], *args: Any) -> Sequence[Answer]:
         return self._pools(ranks).call(body, self.subject, *args, timeout=self.limit)
 
     def _reference(self, case: Case) -> Reference:
-        key = case.options, case.reduction
+        key = repr((case.options, case.reduction))
         if key not in self._references:
             answer = self._call(1, train_alone, case, self.steps, RATE)[0]
             if answer.kind != "returned":
-                text = str(answer.value).strip().splitlines()[-1]
-                raise ParityError(text.removeprefix("shardlab.parity.subject.ParityError: "))
+                raise ParityError(_last_line(answer))
             self._references[key] = answer.value
         return self._references[key]
+
+
+def _last_line(answer: Answer) -> str:
+    """Return a traceback's error without its module's name, and of ours the message alone."""
+    return re.sub(
+        r"^(?:\w+\.)+(?=\w+:)(?:ParityError: )?", "", answer.value.strip().splitlines()[-1]
+    )

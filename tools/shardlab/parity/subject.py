@@ -15,13 +15,9 @@ from torch import Tensor, nn
 
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import IGNORED
-from shardlab.parity.case import Case, Supports
+from shardlab.parity.case import Case, Supports, make_case, refuse
 
 Batch = tuple[Any, Tensor]
-
-
-class ParityError(Exception):
-    """A model, or its file, that can't be compared; says why and what to change."""
 
 
 @dataclass(frozen=True)
@@ -50,50 +46,43 @@ class Subject:
         """
         path, _, name = text.rpartition(":")
         if not path or not Path(path).is_file():
-            raise ParityError(f"{text!r} is no file and function: give my_model.py:build")
+            refuse("no-file", text=text)
         return cls(str(Path(path).absolute()), name)
-
-    @property
-    def build(self) -> Callable[..., nn.Module]:
-        """The function that builds a piece of the model."""
-        return self._attribute(self.name, "a function that returns a module")  # type: ignore[no-any-return]
 
     @property
     def supports(self) -> Supports:
         """What the model says it supports."""
         supports: Supports = self._attribute("SUPPORTS", 'a dict such as {"tensor": [1, 2]}')
-        wrong = [name for name, values in supports.items() if not isinstance(values, list | tuple)]
-        if wrong or not supports:
-            raise ParityError(
-                f"SUPPORTS[{wrong[0]!r}] is no list: give the values to try, the plain one first"
-                if wrong
-                else 'SUPPORTS is empty: say what to try, such as {"tensor": [1, 2]}'
-            )
+        if not supports:
+            refuse("no-supports")
+        for name, values in supports.items():
+            if not isinstance(values, list | tuple) or not values:
+                refuse("no-list", name=name)
+            for value in values:
+                make_case({name: value}, {})
         return supports
 
     def batch(self, step: int) -> Batch:
         """Return (inputs, targets) of the whole batch of a step."""
         batch = self._attribute("batch", "a function of the step's number")(step)
         if not (isinstance(batch, tuple) and len(batch) == 2 and isinstance(batch[1], Tensor)):
-            raise ParityError(
-                "batch(step) must return (inputs, targets): inputs a tensor or a tuple of tensors, "
-                "targets a tensor, and the sequences of the whole batch in dimension 0 of each"
-            )
+            refuse("batch")
         return batch
 
-    def make(self, grid: Grid, case: Case, piece: int, pieces: int) -> Any:
+    def make(self, grid: Grid, case: Case, piece: int = 0, pieces: int = 1) -> Any:
         """Return piece `piece` of `pieces` on this rank, drawn from the same seed everywhere."""
         torch.manual_seed(0)
-        model = self.build(grid, stage=piece, stages=pieces, **dict(case.options))
+        build: Callable[..., Any] = self._attribute(self.name, "a function that returns a module")
+        model = build(grid, stage=piece, stages=pieces, **dict(case.options))
         if not isinstance(model, nn.Module):
-            raise ParityError(f"{self.name} returned a {type(model).__name__}: return a module")
+            refuse("no-module", name=self.name, kind=type(model).__name__)
         return model
 
     def _attribute(self, name: str, what: str) -> Any:
         module = _load(self.path)
         value = getattr(getattr(module, self.name, None), name, getattr(module, name, None))
         if value is None:
-            raise ParityError(f"{Path(self.path).name} has no {name}: write {what}")
+            refuse("no-attribute", file=Path(self.path).name, name=name, what=what)
         return value
 
 
@@ -116,5 +105,5 @@ def _load(path: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise ParityError(f"{path} can't be imported: {type(error).__name__}: {error}") from error
+        refuse("import", path=path, error=f"{type(error).__name__}: {error}")
     return module

@@ -68,10 +68,7 @@ class Workers:
     def call(self, body: Callable[..., Any], *args: Any, timeout: float) -> list[Answer]:
         """Run `body(world, *args)` on every rank; return the answers in rank order."""
         if not self._workers:
-            answers = self._start(timeout)
-            if any(answer.kind != "returned" for answer in answers):
-                self.stop()
-                return answers
+            self._start()
         message = pickle.dumps((body, args))
         for pipe in self._pipes:
             pipe.send_bytes(message)
@@ -91,7 +88,7 @@ class Workers:
             pipe.close()
         self._workers, self._pipes = [], []
 
-    def _start(self, timeout: float) -> list[Answer]:
+    def _start(self) -> None:
         self._context.set_forkserver_preload(self._preload)
         self._store = dist.TCPStore(  # type: ignore[attr-defined]
             "127.0.0.1", 0, self.size, is_master=True, wait_for_workers=False
@@ -104,7 +101,6 @@ class Workers:
             end.close()
             self._workers.append(worker)
             self._pipes.append(pipe)
-        return self._collect(timeout)
 
     def _collect(self, timeout: float) -> list[Answer]:
         """Collect an answer of each rank; once one has failed, wait one second for the others."""
@@ -129,19 +125,15 @@ class Workers:
 
 
 def _work(pipe: Any, join: Callable[..., World], *place: Any) -> None:
-    """Join the world, then run one function after another."""
-    try:
-        world = join(*place)
-        pipe.send(("returned", b""))
-    except BaseException:
-        pipe.send(("raised", traceback.format_exc()))
-        return
+    """Run one function after another; join the world before the first."""
+    world = None
     while True:
         try:
             body, args = pickle.loads(pipe.recv_bytes())  # noqa: S301
         except EOFError:
             return
         try:
+            world = world or join(*place)
             torch.manual_seed(0)
             pipe.send(("returned", pickle.dumps(body(world, *args))))
         except BaseException:

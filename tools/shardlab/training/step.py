@@ -23,6 +23,7 @@ Megatron does 1 to 3 in `finalize_model_grads` (megatron/core/distributed) and 4
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -120,9 +121,7 @@ class StepGradients:
         """Reduce gradients over the replicas during backward, experts' over their copies."""
         for model in models:
             number_replicas(model, self._grid.data.rank)
-        named_parameters = [
-            named_parameters for model in models for named_parameters in model.named_parameters()
-        ]
+        named_parameters = [*chain.from_iterable(model.named_parameters() for model in models)]
         batch = self._grid.replicas
         if reduction == "sum":  # of means, of which context ranks have parts
             reduction, batch = "mean", self._grid.context

@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from costlab.layouts import memory, runs, stack_memory
+from costlab.layouts import memory, runs, stack_memory, terms
 from costlab.layouts.model import (
     ATTENTION,
     LARGEST,
     LARGEST_COUNT,
     RECOMPUTE,
-    LayoutError,
     Model,
     Plan,
 )
 from costlab.layouts.model_config import FACTS, FAMILIES, IGNORED, SIZES
-from shardlab.proofs.formulas import memory as account
-from shardlab.proofs.formulas.memory import Term
+from costlab.layouts.terms import Term
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
@@ -78,14 +76,12 @@ OF_LAYOUT = ("recompute_layers", "expert_tensor")  # of `BYTES`: no program deci
 MAY_BE_0 = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn", "dense_layers",
             "positions", "zero", "recompute_layers", "optimizer", "loss_copies")  # fmt: skip
 TERMS: dict[str, tuple[Term, ...]] = {
-    "attention": memory.ATTENTION, "repeated": (Term("key-value", 2, "sbq"),),
-    "fused": memory.FUSED, "core": account.CORE, "scores": account.LLAMA_CORE,
-    "masks": memory.MASKS, "plain": memory.PLAIN, "gated": account.GATED,
-    "experts": memory.EXPERTS, "plainExpert": memory.PLAIN_EXPERT,
-    "gatedExpert": memory.GATED_EXPERT, "alternate": memory.ALTERNATE,
-    "checkpoint": (account.CHECKPOINT,), "backward": memory.BACKWARD, "tokens": (memory.TOKENS,),
-    "first": account.FIRST, "last": account.LAST,
-    "unfusedNorms": (Term("norms-in-fp32", 2, "sbh", "sequence", account.FULL),),
+    "attention": terms.ATTENTION, "repeated": (terms.REPEATED,), "fused": terms.FUSED,
+    "core": terms.CORE, "scores": terms.SCORES, "masks": (terms.MASKS,), "plain": terms.PLAIN,
+    "gated": terms.GATED, "experts": terms.EXPERTS, "plainExpert": terms.PLAIN_EXPERT,
+    "gatedExpert": terms.GATED_EXPERT, "alternate": terms.ALTERNATE,
+    "checkpoint": (terms.CHECKPOINT,), "backward": terms.BACKWARD, "tokens": (terms.TOKENS,),
+    "first": (terms.FIRST,), "last": terms.LAST, "unfusedNorms": (terms.NORMS_IN_FP32,),
 }  # fmt: skip
 STATISTICS = ("norm-statistics", "final-norm-statistics")
 
@@ -119,15 +115,8 @@ def load_presets() -> dict[str, dict[str, Any]]:
 
 def measure_spread() -> dict[str, float]:
     """Return between which multiples of the likely bytes 80 % of the published runs were."""
-    shares = []
-    for run in runs.published():
-        if run.gb and not run.experts:
-            try:
-                held = stack_memory.worst_rank(*stack_memory.plan_of(run))
-            except LayoutError:
-                continue
-            measured = run.gb * stack_memory.UNITS.get(run.source, stack_memory.GIB)
-            shares.append(measured / stack_memory.estimate(held).likely)
+    rows = [(held, measured) for _, held, measured in stack_memory.published_ranks() if measured]
+    shares = [measured / stack_memory.estimate(held).likely for held, measured in rows]
     low, high = np.quantile(shares, (0.1, 0.9))
     return {"runs": len(shares), "low": float(low), "high": float(high)}
 
@@ -146,7 +135,7 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
     plain = asdict(Plan())
     habits = {name: plain[name] for name in BYTES if name not in OF_LAYOUT}
     return {
-        "terms": {name: [term._asdict() for term in terms] for name, terms in TERMS.items()},
+        "terms": {name: [term._asdict() for term in several] for name, several in TERMS.items()},
         "kinds": memory.KINDS,
         "models": load_presets(),
         "empty": empty,
@@ -231,9 +220,9 @@ def count_lines(at: Mapping[str, Any]) -> dict[str, float]:
 def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
     lines = count_lines(at)
     products: dict[str, list[str]] = {}
-    for name, terms in TERMS.items():
-        for term in terms if name not in ("backward", "repeated") else ():
-            of = term.of.replace("ss", "s²")
+    for name, several in TERMS.items():
+        for term in several if name not in ("backward", "repeated") else ():
+            of = term.of.replace("Ss", "s²")
             products.setdefault(term.key, []).append(f"{term.number} {of}".removeprefix("1 "))
     rows = [(kind, key) for kind in memory.KINDS[:3] for key in ("shared", "experts")]
     rows += [("activations", key) for key in (*products, *STATISTICS) if key != "logits"]

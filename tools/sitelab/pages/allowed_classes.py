@@ -15,7 +15,7 @@ _EXTENSIONS = {"headerlink", "arithmatex", "highlight", "mermaid", "filename"}
 # Parts that docs/reference/site.md names, and the layout of the pages of docs/.
 _PARTS = {
     *("answers", "door", "figure", "number", "question", "with-card"),
-    *("hero", "hero-words", "path", "path--labs", "md-button", "md-button--primary"),
+    *("hero", "hero-words", "hero-ways", "path", "path--labs", "md-button", "md-button--primary"),
     *("field-body", "first"),  # mkdocstrings
 }
 # A folded hint of pymdownx.details, in the kinds for which Material has a colour.

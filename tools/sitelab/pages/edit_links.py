@@ -1,4 +1,4 @@
-"""Makes edit links: the address of a page's file on the code host that the workbook came from.
+"""Makes edit links, and knows what to clone: addresses on the host that the workbook came from.
 
 mkdocs's `repo_url` doesn't fit: Material asks the host's API for it, and mkdocs expects every page
 below docs/, where notes aren't.
@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 # The forms of git's addresses: https://HOST/PATH.git, ssh://git@HOST/PATH, git@HOST:PATH
 _ADDRESS = re.compile(r"(?:https://(?:[^@/]+@)?|ssh://(?:[^@/]+@)?|[\w.-]+@)([\w.-]+)[/:](.+)")
+_UNKNOWN_ADDRESS = re.compile(r"<!-- address -->.*?<!-- /address -->\s*", re.DOTALL)
 _HOSTS = {"github.com": "edit", "gitlab.com": "-/edit", "codeberg.org": "_edit"}
 
 
@@ -22,15 +23,30 @@ def find_base(root: Path, configured: str) -> str:
         configured: the address in the configuration; if it is "", the address is derived from the
             clone's `origin`.
     """
-    if configured:
-        return configured.rstrip("/") + "/"
+    return configured.rstrip("/") + "/" if configured else derive_base(_read_origin(root))
+
+
+def name_repository(markdown: str, root: Path, configured: str | None) -> str:
+    """Return a page whose commands clone from the repository's address, if that is known.
+
+    It is `repo_url` of mkdocs.yml, or else the clone's `origin` on a known host. What the page says
+    between the marks `address`, for readers who must find it themselves, is left out then.
+    """
+    match = _ADDRESS.fullmatch(_read_origin(root))
+    origin = f"https://{match[1]}/{quote(match[2])}" if match and match[1] in _HOSTS else ""
+    if address := configured or origin:
+        markdown = _UNKNOWN_ADDRESS.sub("", markdown)
+        return markdown.replace("git clone REPOSITORY", f"git clone {address}")
+    return markdown
+
+
+def _read_origin(root: Path) -> str:
     config = ConfigParser(strict=False, interpolation=None)
     try:
         config.read(root / ".git" / "config", "utf-8")
-        url = config.get('remote "origin"', "url", fallback="")
+        return config.get('remote "origin"', "url", fallback="").strip()
     except (Error, UnicodeDecodeError):
         return ""
-    return derive_base(url)
 
 
 def derive_base(url: str) -> str:
@@ -41,7 +57,7 @@ def derive_base(url: str) -> str:
     >>> derive_base("/srv/shardbook.git")
     ''
     """
-    match = _ADDRESS.fullmatch(url.strip())
+    match = _ADDRESS.fullmatch(url)
     if not match or match[1] not in _HOSTS:
         return ""
     path = match[2].removesuffix("/").removesuffix(".git")

@@ -1,4 +1,8 @@
-"""Keeps together what a browser would break: numbers with their units, and a command's options.
+"""Keeps together what a browser would break: numbers, intervals, formulas, a command's options.
+
+A unit has a no-break space before it; what is longer stands in a span that doesn't break, because
+a browser breaks a line after a dash whatever follows. A formula that KaTeX draws is a block of its
+own in docs/assets/stylesheets/formulas.css.
 
 It also marks the cells of tables that hold a sentence: on a telephone their column needs more
 width.
@@ -14,8 +18,14 @@ LONG = 50  # characters: three lines of a column that is wide enough to read
 _SKIPPED_TAGS = frozenset({"pre", "code"})
 _THOUSANDS = r"(?<=\d) (?=\d{3}(?!\d))"  # as Spanish pages write them
 _UNIT = r"(?<=\d) (?=(?:%|[nµm]?s|[kKMGT]i?B(?:/s)?|G|B|px)(?![\w-]))"
-_DASH = r"(?<=[\d×%sB]) (?=– \d)"  # an interval's first end stays with the dash after it
-_BREAKABLE_SPACE = re.compile("|".join((_THOUSANDS, _UNIT, _DASH)))
+_BREAKABLE_SPACE = re.compile(f"{_THOUSANDS}|{_UNIT}")
+_END = r"[−-]?\d[\d.,\xa0]*(?<!,)(?:\xa0?(?:[%×]|[^\W\d_]{1,3}(?:/s)?))?"  # of an interval
+_INTERVAL = rf"\[{_END}, {_END}\]|(?<![\w.,]){_END} – {_END}"
+# Numbers and names of one or two letters, with an index, brackets and a fraction's line.
+_OPERAND = r"[(\[√]*[−±]?(?:\d[\d.,]*|[^\W\d_]{1,2})[₀-₉⁰¹²³⁴-⁹′!%×]*[)\]]*(?:/[\w(]{1,3}[)\]]*)?"
+_FORMULA = rf"(?<![\w,.]){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
+_WHOLE = re.compile(f"({_INTERVAL}|{_FORMULA})")
+_LONGEST = 32  # characters that a telephone's line has room for
 _BLOCK = ["language-bash", "highlight"]
 _OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
@@ -28,10 +38,12 @@ def mark_long_cells(page: Element) -> None:
 
 
 def make_numbers_nonbreaking(page: Element) -> None:
-    """Replace spaces inside the page's numbers, and before units, by no-break spaces."""
-    page.replace_texts(
-        lambda text: [_BREAKABLE_SPACE.sub("\N{NO-BREAK SPACE}", text)], _SKIPPED_TAGS
-    )
+    """Put intervals and short formulas into spans that don't break; join numbers and units."""
+
+    def join(text: str) -> Sequence[Element | str]:
+        return _split(_BREAKABLE_SPACE.sub("\N{NO-BREAK SPACE}", text), _WHOLE)
+
+    page.replace_texts(join, _SKIPPED_TAGS)
 
 
 def make_options_nonbreaking(page: Element) -> None:
@@ -41,15 +53,14 @@ def make_options_nonbreaking(page: Element) -> None:
             continue
         line = child.tag == "code" and not child.attributes
         if (line and child.plain_text()) or child.classes == _BLOCK:
-            child.replace_texts(_split, frozenset())
+            child.replace_texts(lambda text: _split(text, _OPTION), frozenset())
         elif child.tag != "pre":
             make_options_nonbreaking(child)
 
 
-def _split(text: str) -> Sequence[Element | str]:
-    parts = _OPTION.split(text)
+def _split(text: str, whole: re.Pattern[str]) -> Sequence[Element | str]:
     return [
-        Element("span", {"class": "option"}, [part]) if index % 2 else part
-        for index, part in enumerate(parts)
+        Element("span", {"class": "whole"}, [part]) if index % 2 and len(part) <= _LONGEST else part
+        for index, part in enumerate(whole.split(text))
         if part
     ]

@@ -1,9 +1,11 @@
 """Tells a reader where a page belongs: its goal on the path, or the lab that it answers.
 
-Two pages of the workbook say it, in each language: the front page lists the path, with the time and
-the goal of each page, and docs/reference/site.md lists what answers each lab.
+Three pages of the workbook say it, in each language: the front page lists the path, with the time
+and the goal of each page, docs/reference/site.md lists what answers each lab, and the glossary says
+which page introduces a term.
 """
 
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import NamedTuple
@@ -13,6 +15,8 @@ from mkdocs.structure.pages import Page
 
 from sitelab.pages.tree import Element, parse
 from sitelab.rendering import load_words
+
+_BETWEEN_TERMS = re.compile(r"[,;()]")
 
 
 class Step(NamedTuple):
@@ -38,6 +42,8 @@ class Wayfinding:
         self._pages: dict[str, Page] = {}
         self._path: list[Step] = []
         self._groups: list[Group] = []
+        self._introduced: dict[str, list[str]] = {}
+        self.terms: dict[str, list[str]] = {}  # what finds a page at once, by its address
 
     def add(self, html: str, page: Page) -> None:
         """Remember a page, and what its content says of others."""
@@ -47,6 +53,8 @@ class Wayfinding:
             self._path = [*_read_path(html, page.url)]
         elif name == "docs/reference/site":
             self._groups = [*_read_groups(html, page.url)]
+        elif name == "docs/reference/glossary":
+            self._introduced |= _read_terms(html, page.url)
 
     def guide(self, language: str) -> None:
         """Write the goal below the title of each page of the path; give each answer its trail.
@@ -55,6 +63,9 @@ class Wayfinding:
         other's neighbours, between the lab and the page after it, unless the menu has them.
         """
         words = load_words(language)["path"]
+        for url, known in self._pages.items():
+            room = known.parent if known.parent and known.parent.children[0] is known else None
+            self.terms[url] = [*self._introduced.get(url, ()), *([room.title] if room else ())]
         for url, time, goal in self._path:
             if page := self._pages.get(url):
                 page.meta["subtitle"] = escape(time)  # below the title, in the menu
@@ -70,8 +81,9 @@ class Wayfinding:
             trail = {"title": lab.title, "lab": lab.url, "name": group.name, "labels": labels}
             for page in map(self._pages.__getitem__, labels):
                 page.meta["trail"] = trail
-                if not page.parent:  # in no menu
+                if not page.parent:  # in no menu: the room and the menu are its lab's
                     answers.setdefault(lab.url, []).append(page)
+                    page.parent = lab.parent
         for url, pages in answers.items():
             lab = self._pages[url]
             row = [lab, *pages, lab.next_page]
@@ -108,3 +120,18 @@ def _read_groups(html: str, url: str) -> Iterator[Group]:
         name = next((text for text in item.children if isinstance(text, str)), "")
         if links:
             yield Group(links[0][0], escape(name.strip(" ,:\n")), dict(links[1:]))
+
+
+def _read_terms(html: str, url: str) -> dict[str, list[str]]:
+    """Return the glossary's terms, by its own address and by that of the page that introduces them.
+
+    The first cell of a row has the terms; its last cell leads to the page.
+    """
+    terms: dict[str, list[str]] = {}
+    for row in _find(parse(html), "tr"):
+        cells = [*_find(row, "td")]
+        for link in _find(cells[-1], "a") if cells else ():
+            names = _BETWEEN_TERMS.split(cells[0].text())
+            for page in (_resolve(link, url).partition("#")[0], url):
+                terms.setdefault(page, []).extend(name.strip() for name in names if name.strip())
+    return terms

@@ -8,11 +8,13 @@ no source of a diagram that mermaid draws, no output of commands, no numbers of 
 first sentences of an API entry.
 
 What teaches comes first: pages have weights, and the keywords (`tags`) of a page, which the search
-puts above all titles, belong to the page and not to each of its sections.
+puts above all titles, belong to the page and not to each of its sections. So do the terms that the
+glossary says it introduces. docs/assets/javascripts/search-words.js matches a query with them.
 """
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sitelab.pages.tree import Element
@@ -23,6 +25,7 @@ _FILES = re.compile(r"shardlab\.\S+ <p>.*?</p>", re.DOTALL)
 _WEIGHTS = {
     "docs/theory/": 2,
     "docs/labs/": 1.5,
+    "docs/reference/glossary": 0.5,  # what teaches a term comes before what defines it
     "docs/reference/api/": 0.2,
     "docs/reference/rules/N": 0.2,
 }
@@ -54,10 +57,19 @@ def _is_anchor(element: Element) -> bool:
     return element.tag == "a" and "id" in element.attributes
 
 
-def split_index(site: Path, language: str) -> None:
+def extend_worker(site: Path) -> None:
+    """Append the script that matches queries to the worker of Material's search."""
+    script = (site / "assets/javascripts/search-words.js").read_text("utf-8")
+    for worker in (site / "assets/javascripts/workers").glob("search.*.js"):
+        if script not in (text := worker.read_text("utf-8")):
+            worker.write_text(f"{text}\n{script}", "utf-8")
+
+
+def split_index(site: Path, language: str, terms: Mapping[str, Sequence[str]]) -> None:
     """Move the entries of `language` from the site's index into an index of that language.
 
-    Do nothing if there is no index, or if it is already split.
+    `terms` are what pages introduce, by their addresses. Do nothing if there is no index, or if it
+    is already split.
     """
     path = site / "search" / "search_index.json"
     if not path.is_file():
@@ -70,6 +82,8 @@ def split_index(site: Path, language: str) -> None:
             entry["text"] = " ".join(first)
         if "#" in entry["location"]:
             entry.pop("tags", None)
+        if entry["location"] in terms:
+            entry["terms"] = terms[entry["location"]]
     of_language = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
     if not of_language:
         return

@@ -22,11 +22,7 @@ with warnings.catch_warnings():
         BlendedMegatronDatasetBuilder,
     )
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
-    from megatron.core.datasets.indexed_dataset import (
-        DType,
-        IndexedDataset,
-        IndexedDatasetBuilder,
-    )
+    from megatron.core.datasets.indexed_dataset import DType, IndexedDataset, IndexedDatasetBuilder
     from megatron.core.datasets.utils import Split
 
 __all__ = [

@@ -6,7 +6,8 @@ that Megatron leaves on its parameters.
 Dimensions: S sequence, B batch, V vocabulary; lower case where sharded.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,19 +15,42 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
 from costlab.implementations.megatron import (
+    ColumnParallelLinear,
     DistributedDataParallel,
     DistributedDataParallelConfig,
     GPTModel,
+    RowParallelLinear,
     TransformerConfig,
     build_module,
     layer_spec,
     parallel_state,
 )
 from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.model import GPT
+from shardlab.layers import linear
+from shardlab.layers.sharding import whole_parameters
 
 # Megatron's words for ours.
+OURS_TO_THEIRS = {
+    "word_embedding": "embedding.word_embeddings",
+    "position_embedding": "embedding.position_embeddings.weight",
+    "final_norm": "decoder.final_layernorm",
+    "head": "output_layer",
+    "layers": "decoder.layers",
+    ".norm1": ".input_layernorm",
+    ".attention.qkv": ".self_attention.linear_qkv",
+    ".attention.proj": ".self_attention.linear_proj",
+    ".norm2": ".pre_mlp_layernorm",
+    ".mlp.fc1": ".mlp.linear_fc1",
+    ".mlp.fc2": ".mlp.linear_fc2",
+}
+
 NORMS = {"layer": "LayerNorm", "rms": "RMSNorm"}
 POSITIONS = {"learned": "learned_absolute", "rope": "rope"}
+REPLACEMENTS: Mapping[type[nn.Module], Callable[..., nn.Module]] = {
+    linear.ColumnParallelLinear: partial(ColumnParallelLinear, gather_output=False),
+    linear.RowParallelLinear: partial(RowParallelLinear, input_is_parallel=True),
+}
 
 
 def block_of(config: GPTConfig) -> dict[str, Any]:
@@ -88,11 +112,6 @@ def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
             parameter.copy_(part)
 
 
-def gates_in_turns(fc1: Tensor) -> Tensor:
-    """A rank's gated fc1, or its gradient, with rows in our order: a gate, then what it gates."""
-    return torch.stack(fc1.chunk(2), 1).flatten(0, 1)
-
-
 def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """Parameters by name, a layer counted over all pipeline stages (Megatron counts in each)."""
     decoder = getattr(module, "decoder", None)
@@ -115,3 +134,45 @@ def data_parallel(model: GPTModel) -> DistributedDataParallel:
 def causal_mask(sequence: int) -> Tensor:
     """[1, 1, S, S], True where Megatron's attention may not look."""
     return torch.ones(sequence, sequence, dtype=torch.bool).triu(1)[None, None]
+
+
+def theirs_by_ours(name: str) -> str:
+    """What Megatron calls our parameter."""
+    for ours, their_name in OURS_TO_THEIRS.items():
+        if name.startswith(ours) or ours.startswith("."):
+            name = name.replace(ours, their_name, 1)
+    return name
+
+
+class Linear(nn.Module):
+    """A linear layer of Megatron, which returns (output, bias), as a module that returns a tensor.
+
+    Shapes: those of the layer that it wraps.
+    """
+
+    def __init__(self, linear: nn.Module) -> None:
+        """Wrap `linear`, which must add its own bias."""
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output; its bias is added."""
+        output: Tensor = self.linear(x)[0]
+        return output
+
+
+def with_megatrons_linears(gpt: GPT, config: TransformerConfig) -> GPT:
+    """Replace each linear of the blocks by Megatron's of the same weights; return the model."""
+    whole = whole_parameters(gpt)
+    for name, module in list(gpt.named_modules()):
+        if type(module) not in REPLACEMENTS:
+            continue
+        outputs, inputs = whole[f"{name}.weight"].shape
+        replacement = REPLACEMENTS[type(module)](
+            inputs, outputs, config=config, init_method=nn.init.zeros_, bias=True,
+            skip_bias_add=False,
+        )  # fmt: skip
+        load(replacement, {part: whole[f"{name}.{part}"] for part in ("weight", "bias")})
+        parent, _, child_name = name.rpartition(".")
+        setattr(gpt.get_submodule(parent), child_name, Linear(replacement))
+    return gpt

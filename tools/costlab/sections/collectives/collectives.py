@@ -21,6 +21,7 @@ import gc
 import random
 import time
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
 
 import torch
 
@@ -137,10 +138,8 @@ def _rounds(
 
 def _exchange(world: World, visited: list[Point], seconds: list[float]) -> None:
     """Keep each call's slowest and fastest rank."""
-    slowest, fastest = (
-        _max_over_ranks(world, seconds),
-        [-t for t in _max_over_ranks(world, [-t for t in seconds])],
-    )
+    slowest = _max_over_ranks(world, seconds)
+    fastest = [-t for t in _max_over_ranks(world, [-t for t in seconds])]
     place = 0
     for point in visited:
         point.slowest.append(slowest[place : place + point.visits])
@@ -156,11 +155,7 @@ def _max_over_ranks(world: World, values: list[float]) -> list[float]:
 
 def _metric(point: Point, world: World, watch: NoiseMonitor) -> Metric:
     slowest, fastest = (
-        [
-            seconds
-            for round_seconds in watch.select_clean(LEAST, rounds)
-            for seconds in round_seconds
-        ]
+        list(chain.from_iterable(watch.select_clean(LEAST, rounds)))
         for rounds in (point.slowest, point.fastest)
     )
     times = p20_ci(slowest)

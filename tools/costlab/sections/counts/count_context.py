@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 from shardlab.context.parallel import ContextParallel
 from shardlab.proofs.causal_work import count_cells

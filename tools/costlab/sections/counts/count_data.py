@@ -5,11 +5,11 @@ And Megatron's datasets, built by two ranks: who has them in the end, and who wa
 
 import errno
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.implementations import tutor
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import Axis, World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
@@ -27,7 +27,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger
 
 WIDTH, DEPTH = 32, 4
-DOCUMENTS = (49, 50)  # tokens of each
+DOCUMENTS = [49, 50]  # tokens of each
 
 
 def replicas(world: World) -> Iterator[Metric]:
@@ -74,26 +74,17 @@ def pipeline(world: World) -> Iterator[Metric]:
     yield counted("pp-vs-tp.wire-ratio-a-layer", step, "ratio")
 
 
-class _Tokens:
-    """What a dataset's settings ask of a tokenizer."""
-
-    vocab_size, eod, unique_identifiers = 1000, 999, "none"
-
-
 def datasets(world: World) -> Iterator[Metric]:
     """Ranks that have their samples, and barriers that one entered and the other did not.
 
     Nothing where its C++ isn't installed, which its wheel has for some Pythons only.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
-        try:
-            from megatron.core.datasets import helpers_cpp  # noqa: F401
-            from megatron.core.datasets.gpt_dataset import GPTDataset
-        except ImportError:
-            return
+    try:
+        from costlab.implementations.megatron import datasets as core
+    except ImportError:
+        return
 
-    class Full(GPTDataset):  # type: ignore[misc]
+    class Full(core.GPTDataset):  # type: ignore[misc]
         """One whose first rank finds the disk full."""
 
         def __init__(self, *arguments: Any) -> None:
@@ -102,16 +93,25 @@ def datasets(world: World) -> Iterator[Metric]:
             super().__init__(*arguments)
 
     for name, kind, shared in (
-        ("one-disk", GPTDataset, True), ("two-disks", GPTDataset, False), ("full-disk", Full, True),
+        ("one-disk", core.GPTDataset, True), ("two-disks", core.GPTDataset, False),
+        ("full-disk", Full, True),
     ):  # fmt: skip
         with TemporaryDirectory() as folder:
             disk = [folder]
             if shared:
                 dist.broadcast_object_list(disk)
+            corpus = Path(disk[0], "corpus")
             if world.rank == 0 or not shared:
-                _write(disk[0])
+                core.written(corpus, DOCUMENTS)
+            settings = core.config(
+                4, split="1", blend=([str(corpus)], None), path_to_cache=f"{disk[0]}/cache"
+            )
             world.whole.barrier()
-            done, entered = _built(kind, disk[0])
+            done, entered = _built(
+                lambda kind=kind, settings=settings: core.BlendedMegatronDatasetBuilder(  # type: ignore[misc]
+                    kind, [8, 0, 0], lambda: True, settings
+                ).build()
+            )
             world.whole.barrier()
         both = world.whole.all_gather(torch.tensor([[int(done), entered]]))
         yield counted(f"datasets-megatron.{name}.ranks-done", int(both[:, 0].sum()))
@@ -119,31 +119,12 @@ def datasets(world: World) -> Iterator[Metric]:
         yield counted(f"datasets-megatron.{name}.barriers-apart", difference)
 
 
-def _write(folder: str) -> None:
-    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
-
-    writer = IndexedDatasetBuilder(f"{folder}/corpus.bin", dtype=np.int32)
-    for length in DOCUMENTS:
-        writer.add_document(np.arange(length), [length])
-    writer.finalize(f"{folder}/corpus.idx")
-
-
-def _built(kind: Any, folder: str) -> tuple[bool, int]:
+def _built(build: Callable[[], object]) -> tuple[bool, int]:
     """Build as a training script does: whether it came to an end, and how many barriers it met."""
-    from megatron.core.datasets.blended_megatron_dataset_builder import (
-        BlendedMegatronDatasetBuilder,
-    )
-    from megatron.core.datasets.gpt_dataset import GPTDatasetConfig
-
-    settings = GPTDatasetConfig(
-        random_seed=1, sequence_length=4, tokenizer=_Tokens(), reset_position_ids=False,
-        reset_attention_mask=False, eod_mask_loss=False, create_attention_mask=False, split="1",
-        blend=([f"{folder}/corpus"], None), path_to_cache=f"{folder}/cache",
-    )  # fmt: skip
     done = True
     with Ledger() as ledger:
         try:
-            BlendedMegatronDatasetBuilder(kind, [8, 0, 0], lambda: True, settings).build()
+            build()
         except Exception:  # whatever it says, this rank is without samples
             done = False
     entered = len(ledger.select("barrier"))

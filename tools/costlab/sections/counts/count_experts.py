@@ -17,7 +17,7 @@ from costlab.implementations import megatron as core
 from costlab.implementations.megatron import experts as moe
 from costlab.implementations.megatron.gpt import transformer_layer
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger
 

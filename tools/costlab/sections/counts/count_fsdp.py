@@ -1,22 +1,30 @@
-"""Sharding counted: ours, FSDP1 and FSDP2 beside DDP; and FSDP1 in inference."""
+"""Sharding counted: ours, FSDP1 and FSDP2 beside DDP; FSDP1 in inference; states by arithmetic."""
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 from torch.nn.parallel import DistributedDataParallel
 
+from costlab.implementations import tutor
+from costlab.implementations.dtensor import WholeGPT
 from costlab.implementations.fsdp import fsdp1, fsdp2
 from costlab.record.result import Metric
 from costlab.sections.counts.count_tensor import watched
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 from shardlab.fsdp import FSDP
 from shardlab.proofs.ledger import Ledger
 
 WIDTH, DEPTH = 32, 4
+# fp32 weights and gradients, and Adam's two moments: 4 bytes each (arXiv 1910.02054, section 3).
+BYTES_A_PARAMETER = 4 + 4 + 4 + 4
+CARDS = (8, 16, 24, 80)
+# More parameters than the largest of these cards holds: 12·H² a layer.
+WIDE, DEEP = 8192, 8
 BATCHES = (1, 64)
 STRATEGIES = {"reshard": ShardingStrategy.FULL_SHARD, "keep": ShardingStrategy.SHARD_GRAD_OP}
 
@@ -71,3 +79,18 @@ def inference(world: World) -> Iterator[Metric]:
 
 def _layers(world: World) -> nn.Sequential:
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))).to(world.device)
+
+
+def memory() -> Iterator[Metric]:
+    """How many parameters fill a card with states alone, replicated and in fp32.
+
+    And how many a wide model has whose vocabulary is the tutor's.
+    """
+    for card in CARDS:
+        parameters = card * 1e9 / BYTES_A_PARAMETER
+        yield counted(f"replicated.{card}gb.parameters", parameters, "parameters", how="derived")
+    config = replace(tutor.config(WIDE), layers=DEEP)
+    with torch.device("meta"):
+        model = WholeGPT(config)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    yield counted("tutors-vocabulary.wide-model", total, "parameters", vocabulary=config.vocab)

@@ -25,7 +25,7 @@ from costlab.sections.counts.count_tensor import (
     passes,
     watched,
 )
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Ledger

@@ -23,7 +23,7 @@ from torch.distributed.pipelining import (
 
 from costlab.implementations.schedulers import stepped
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import Axis, World
 from shardlab.pipeline.action import Backward, Compute, Forward
 from shardlab.pipeline.schedule import by_name

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch.distributed import fsdp
 
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 
 # What summaries of newer versions name.
 NEWER = ("dp_cp_ag_group", "expt_dp_ag_group", "for_expert_parallelism")

@@ -26,7 +26,7 @@ from costlab.sections.counts.count_pipeline import (
     idle,
     ran,
 )
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import Axis, World
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from costlab.implementations import tutor
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
 from shardlab.comm import World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from costlab.record.result import Item
 from costlab.record.settings import Settings
 from costlab.sections.counts import (
+    count_all_reduce,
     count_context,
     count_data,
     count_fsdp,
-    count_memory,
     count_pipeline,
-    count_ring,
     count_source,
     count_tensor,
-    count_wire,
 )
 from costlab.sections.plan import Plan
 from shardlab.comm import World
@@ -58,11 +56,11 @@ def _two(world: World) -> Iterator[Item]:
     yield from count_data.pipeline(world)
     yield "schedules, memory, sources"
     yield from count_pipeline.schedules()
-    yield from count_memory.memory()
+    yield from count_fsdp.memory()
     yield from count_source.pytorch()
-    yield from count_ring.rings()
+    yield from count_all_reduce.rings()
     yield "bytes on the wire"
-    yield from count_wire.written(world)
+    yield from count_all_reduce.written(world)
     if not LACKING:
         yield "megatron-core's layers, groups, datasets"
         yield from count_megatron.layers(world)
@@ -82,7 +80,7 @@ def _four(world: World) -> Iterator[Item]:
     yield "attention over sequences cut in four"
     yield from count_context.in_a_step(world)
     yield "bytes on the wire of four"
-    yield from count_wire.written(world)
+    yield from count_all_reduce.written(world)
     if not LACKING:
         yield "megatron-core's pipelines"
         yield from count_stages.scheduler(world)

@@ -13,8 +13,9 @@ For each link, collective and number of ranks that "collectives" has swept, bloc
 Nothing here is measured: every metric is "derived", the same from the same sweeps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,24 @@ import numpy as np
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import median_ci
-from costlab.sections.fit.link_model import delays
 from costlab.sections.fit.piecewise import LEAST, Curve, interval, one_line, piecewise
+from costlab.sections.metrics import derived
 from costlab.sections.plan import Plan
-from costlab.sections.timed import derived
 
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
+# What gloo's collectives make a network do, where a formula says what an algorithm asks for. Its
+# ring passes pieces on 2(n-1) times for an all-reduce, and every message waits for word that it is
+# expected, so a step costs two one-way delays where a textbook's costs one. Its reduce-scatter is
+# that same ring with most of the result thrown away. tests/costlab/network holds every entry
+# against ranks in network namespaces, by their interfaces' counters and over a wire of known delay.
+# Of each operation, among n ranks: one-way delays, one after another; the share that a rank sends.
+_GLOO: dict[str, Callable[[int], tuple[int, Fraction]]] = {
+    "all_reduce": lambda n: (4 * (n - 1), Fraction(2 * (n - 1), n)),
+    "reduce_scatter": lambda n: (4 * (n - 1), Fraction(2 * (n - 1), n)),
+    "all_gather": lambda n: (2 * (n - 1), Fraction(n - 1, n)),
+    "all_to_all": lambda n: (2, Fraction(n - 1, n)),
+    "send_recv": lambda n: (2, Fraction(1)),
+}
 
 
 @dataclass
@@ -172,3 +185,16 @@ def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 PLAN = Plan(derive=derive)
+
+
+def delays(link: str, operation: str, ranks: int) -> int | None:
+    """Return how many one-way delays a small call takes, one after another; None if not known."""
+    return _GLOO[operation](ranks)[0] if link == "gloo" and operation in _GLOO else None
+
+
+def carried(link: str, operation: str, ranks: int) -> Fraction | None:
+    """Return what each rank sends, as a share of the operation's size; None if not known.
+
+    For all but reduce_scatter it is what the bandwidth-optimal algorithm asks for.
+    """
+    return _GLOO[operation](ranks)[1] if link == "gloo" and operation in _GLOO else None

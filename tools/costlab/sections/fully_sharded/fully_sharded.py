@@ -36,13 +36,12 @@ from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import percentile
 from costlab.sections import sweep_check
-from costlab.sections.breakdown import replay, watched
+from costlab.sections.breakdown import SilentAxis, replay, watched
 from costlab.sections.fully_sharded import footprint, largest, timeline
 from costlab.sections.fully_sharded.footprint import Model
-from costlab.sections.null_axis import SilentAxis
+from costlab.sections.metrics import Detail, by_rounds, derived, ratio, timed
 from costlab.sections.plan import Plan
 from costlab.sections.sweep_check import Calls
-from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -125,11 +124,8 @@ def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Me
         for first, second in (("shardlab", code), (code, ddp)):
             if first != second:
                 which = base.but(what="ratio", code=first, over=second)
-                first_times, second_times = (
-                    times[f"{first}.{backend}"],
-                    times[f"{second}.{backend}"],
-                )
-                yield ratio(which, first_times, second_times, ranks=ranks)
+                both = (times[f"{code}.{backend}"] for code in (first, second))
+                yield ratio(which, *both, ranks=ranks)
 
 
 def shares_of(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded.footprint import Model, sharded, sharded_peak
-from costlab.sections.timed import derived
+from costlab.sections.metrics import derived
 
 CARDS = {"24GiB": 24 << 30, "80GiB": 80 << 30}
 RANKS = 8

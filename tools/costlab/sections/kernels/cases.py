@@ -8,6 +8,7 @@ ratio of each step to the first contestant's, taken within each round.
 from __future__ import annotations
 
 import gc
+import pkgutil
 import random
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +23,8 @@ from costlab.record.names import Name
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.record.words import Words
+from costlab.sections.metrics import ratio, timed
 from costlab.sections.plan import Plan
-from costlab.sections.timed import ratio, timed
 
 if TYPE_CHECKING:
     from costlab.implementations.rounds import Rounds
@@ -115,8 +116,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         quick = settings.profile == "quick"
         rows = (self.quick or self.rows[:1]) if quick else self.rows
-        module, _, function = self.build.partition(":")
-        build = getattr(__import__(module, fromlist=[function]), function)
+        build = pkgutil.resolve_name(self.build)
         order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
         for number, row in enumerate(rows, 1):
             where = f"{self.setting} {row} ({number} of {len(rows)}): "
@@ -159,8 +159,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def cases() -> Mapping[str, Case]:
     """Return every case by name, in the order of the page."""
-    text = Path(__file__).with_name("cases.toml").read_text("utf-8")
-    tables = tomllib.loads(text)
+    tables = tomllib.loads(Path(__file__).with_name("cases.toml").read_text("utf-8"))
     return {
         name: msgspec.convert(table | {"name": name}, Case, strict=True)
         for name, table in tables.items()

@@ -15,7 +15,7 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import median_ci
 from costlab.sections import device_clock
-from costlab.sections.timed import by_rounds
+from costlab.sections.metrics import by_rounds
 
 FROM = ("device", "host")
 

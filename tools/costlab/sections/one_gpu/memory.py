@@ -17,7 +17,7 @@ from costlab.implementations.fsdp import Training, fsdp2
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded import footprint
-from costlab.sections.timed import derived
+from costlab.sections.metrics import derived
 from shardlab.comm import World
 
 COPIES = {"aten::copy_": 1, "aten::_to_copy": 0}  # and which argument is copied

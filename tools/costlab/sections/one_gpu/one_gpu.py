@@ -24,9 +24,9 @@ from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.record.statistics import median_ci
 from costlab.sections import device_clock
+from costlab.sections.metrics import by_rounds, derived
 from costlab.sections.one_gpu import copy_overlap, memory
 from costlab.sections.plan import Plan
-from costlab.sections.timed import by_rounds, derived
 from shardlab.comm import World
 
 HIDDEN = (1024, 2048, 4096, 8192)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import percentile
-from costlab.sections.timed import derived
+from costlab.sections.metrics import derived
 
 DRAWS, SEED = 2000, 35
 

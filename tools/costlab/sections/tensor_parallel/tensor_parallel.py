@@ -38,8 +38,7 @@ from costlab.record.names import Name
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Budget, Settings
 from costlab.sections import sweep_check
-from costlab.sections.breakdown import replay, watched
-from costlab.sections.null_axis import SilentAxis
+from costlab.sections.breakdown import SilentAxis, replay, watched
 from costlab.sections.plan import Plan
 from costlab.sections.sweep_check import Calls
 from costlab.sections.tensor_parallel.crossover import crossover

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from costlab.implementations import tutor
 from costlab.record.names import Name
 from costlab.record.result import How, Metric
+from costlab.sections.metrics import Detail, by_rounds, ratio, timed
 from costlab.sections.sweep_check import Calls
-from costlab.sections.timed import Detail, by_rounds, ratio, timed
 
 PARTS = ("matmul", "latency", "volume", "launch", "other")
 MEASURED = ("matmul", "latency", "communication", "launch")

@@ -28,8 +28,8 @@ class Sizes:
         tokens: S · B of one micro-batch, of whole sequences.
         hidden, layers: H, and blocks in the whole model.
         tensor, stages, data, context: ranks along each axis.
-        kind: of attention over the context axis; `keys` are its keys' columns in the whole model,
-            None for H.
+        kind: of attention over the context axis; `queries` and `keys` are the columns of its
+            queries (A · D) and of its keys in the whole model, None for H.
         itemsize: bytes of an element of activations, parameters and gradients.
         sequence_parallel: activations between the layers are cut along S.
         fused: linears and head are `matmul.fuse`d: under sequence parallelism they gather their
@@ -50,6 +50,7 @@ class Sizes:
     micro_batches: int = 1
     context: int = 1
     kind: str = "ring"
+    queries: int | None = None
     keys: int | None = None
 
 
@@ -63,7 +64,7 @@ def micro_batch(sizes: Sizes, stage: int) -> Traffic:
     cut = sizes.sequence_parallel
     layer = block(**axis, hidden=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused)
     layer += context_attention(
-        sizes.kind, tokens=sizes.tokens, queries=sizes.hidden // sizes.tensor,
+        sizes.kind, tokens=sizes.tokens, queries=(sizes.queries or sizes.hidden) // sizes.tensor,
         keys=(sizes.keys or sizes.hidden) // sizes.tensor, ranks=sizes.context,
         itemsize=sizes.itemsize,
     )  # fmt: skip
@@ -79,13 +80,9 @@ def micro_batch(sizes: Sizes, stage: int) -> Traffic:
 
 
 def step(
-    sizes: Sizes,
-    stage: int,
-    *,
-    buckets: list[int],
-    partial: int,
-    tied: int = 0,
-) -> Traffic:
+    sizes: Sizes, stage: int, *, buckets: list[int], partial: int, tied: int = 0,
+    head_norms: int = 0,
+) -> Traffic:  # fmt: skip
     """One optimizer step of one rank: micro-batches, pipeline, gradients, their norm.
 
     Args:
@@ -95,6 +92,8 @@ def step(
         partial: elements of this stage's parameters whose gradients are partial under sequence
             parallelism.
         tied: elements of this rank's piece of an embedding that first and last stage share.
+        head_norms: elements of this stage's norms of queries and keys (`qk_norm`), whose gradients
+            are partial with or without sequence parallelism: each rank has its own heads.
 
     """
     share = sizes.tensor if sizes.sequence_parallel else 1
@@ -104,8 +103,8 @@ def step(
         payload=crossing, micro_batches=sizes.micro_batches, stage=stage, stages=sizes.stages
     )
     traffic += data_parallel(buckets, ranks=sizes.data * sizes.context)
-    if sizes.sequence_parallel:
-        traffic += partial_gradients(elements=partial, ranks=sizes.tensor, itemsize=sizes.itemsize)
+    if elements := head_norms + partial * sizes.sequence_parallel:
+        traffic += partial_gradients(elements=elements, ranks=sizes.tensor, itemsize=sizes.itemsize)
     if sizes.stages > 1 and stage in (0, sizes.stages - 1) and tied:
         traffic += Traffic(step=calls("all_reduce", tied * sizes.itemsize, 2))
     return traffic + Traffic(step=calls("all_reduce", 8, sizes.tensor * sizes.stages))

@@ -40,11 +40,12 @@ from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
 from shardlab.training.checkpoint.index import CheckpointError, Index, StoredTensor
-from shardlab.training.checkpoint.parameter_runs import TensorSlice, model_of
 from shardlab.training.checkpoint.slices import (
     RestorePlan,
+    TensorSlice,
     group_settings,
     list_runs,
+    model_of,
     plan_optimizer_restore,
     restore_groups,
     slice_optimizer,
@@ -147,12 +148,10 @@ def load(
             plan = plan_optimizer_restore(optimizer, runs, index.tensors)
             groups = restore_groups(optimizer, index.optimizer)
             slices += plan.slices
-        for tensor_slice in slices:
-            reader.prepare(tensor_slice)
+        reader.prepare(slices)
     _check_all_wanted(index, slices, whole, device, optimizer is not None)
     with raise_on_all_ranks(whole, device, "read its slices", CheckpointError), torch.no_grad():
-        for tensor_slice in slices:
-            reader.read(tensor_slice)
+        reader.read(slices)
         plan.check()
     for chunk in chunks:
         round_masters(chunk.parameters())

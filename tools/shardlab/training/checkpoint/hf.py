@@ -22,8 +22,9 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from math import prod
+from math import log, prod
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -36,12 +37,12 @@ from torch import Tensor, nn
 from shardlab.comm import Axis
 from shardlab.comm.collective_errors import raise_on_all_ranks
 from shardlab.fsdp import FSDP
-from shardlab.gpt.config import LLAMA, ROPE_KEYS, GPTConfig, RopeScaling
+from shardlab.gpt.config import LLAMA, ROPE_KEYS, YARN_KEYS, GPTConfig, RopeScaling
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import DENSE, Grid
 from shardlab.layers.sharding import sharding_of, whole
-from shardlab.training.checkpoint.parameter_runs import model_of, names_of_copies
 from shardlab.training.checkpoint.shards import sync_to_disk
+from shardlab.training.checkpoint.slices import model_of, names_of_copies
 from shardlab.training.masters import master_of, round_masters
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -75,6 +76,9 @@ IGNORED = {  # of no effect on weights and logits
 }  # fmt: skip
 Count: TypeAlias = Annotated[int, msgspec.Meta(gt=0)]
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+
+
+MSCALES = {"mscale", "mscale_all_dim"}  # DeepSeek's form of yarn's attention_factor
 
 
 class HFError(RuntimeError):
@@ -132,7 +136,14 @@ def read_config(folder: Path | str) -> GPTConfig:
             **LLAMA | settings, rope_scaling=scaling, qk_norm=kind == "qwen3",
             qkv_bias=kind == "qwen2" or None, dtype=getattr(torch, dtype),
         )  # fmt: skip
-    except (OSError, ValueError, TypeError, msgspec.MsgspecError, HFError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        msgspec.MsgspecError,
+        HFError,
+    ) as error:
         raise HFError(f"{file}: {error}") from None
 
 
@@ -141,17 +152,24 @@ def _read_rope(keys: dict[str, Any]) -> RopeScaling | None:
     rope = keys.pop("rope_scaling", None) or keys.get("rope_parameters") or {}
     keys.pop("rope_parameters", None)
     _require(isinstance(rope, dict), "rope_parameters is no object")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if "rope_theta" in rope:
-        keys["rope_theta"] = rope["rope_theta"]
-    given = {key: x for key, x in rope.items() if key not in ("rope_type", "type", "rope_theta")}
+    kind = rope.pop("rope_type", rope.pop("type", "default"))
+    keys["rope_theta"] = rope.pop("rope_theta", keys.get("rope_theta", 10_000.0))
+    given = {key: value for key, value in rope.items() if value is not None}
     known: dict[Any, set[str]] = {"default": set(), **ROPE_KEYS}
     _require(kind in known, f"rope_type = {kind!r} isn't supported, only {', '.join(known)}")
+    further = YARN_KEYS | MSCALES if kind == "yarn" else set()
     words = f"{kind} rope has {', '.join(sorted(given)) or 'no settings'}, and here it takes "
-    _require(given.keys() == known[kind], words + (", ".join(sorted(known[kind])) or "none"))
+    words += ", ".join(sorted(known[kind])) or "none"
+    words += f", and perhaps {', '.join(sorted(further))}" if further else ""
+    _require(known[kind] <= given.keys() <= known[kind] | further, words)
     if kind == "default":
         return None
-    return msgspec.convert({"rope_type": kind, **given}, RopeScaling)
+    scales = [given.pop(name, 0) for name in sorted(MSCALES)]
+    scaling = msgspec.convert({"rope_type": kind, **given}, RopeScaling)
+    if all(scales) and scaling.attention_factor is None:
+        once, all_dims = (1 + 0.1 * scale * log(scaling.factor) for scale in scales)
+        scaling = replace(scaling, attention_factor=once / all_dims)
+    return scaling
 
 
 def _read_window(keys: dict[str, Any]) -> int | None:
@@ -234,9 +252,18 @@ def to_hf(
                 empty = not root.exists() or (root.is_dir() and not any(root.iterdir()))
                 _require(empty, f"{root} exists and isn't empty: choose another folder")
                 draft.mkdir(parents=True)
-        first = grid.tensor.rank == grid.replicas.rank == 0
-        prefix = f"stage-{grid.pipeline.rank:05}" if first else None
-        failure = _write_files(_whole_tensors(chunks, grid), draft, prefix, max_bytes)
+        tensors, failure = _whole_tensors(chunks, grid), None
+        if grid.tensor.rank == grid.replicas.rank == 0:
+            for number, batch in enumerate(_collect(tensors, max_bytes)):
+                try:
+                    file = draft / f"stage-{grid.pipeline.rank:05}-{number:05}.safetensors"
+                    if not failure:
+                        save_file(batch, file, {"format": "pt"})
+                        sync_to_disk(file)
+                except Exception as error:  # and gather on, as the other ranks do
+                    failure = error
+        for _ in tensors:
+            pass
         with raise_on_all_ranks(everyone, grid.device, "write its weights", HFError):
             if failure:
                 raise failure
@@ -303,10 +330,14 @@ def describe(config: GPTConfig) -> dict[str, Any]:
     fixed = {"architectures": [MODELS[kind]], "model_type": kind, "hidden_act": "silu"}
     dtype = str(config.dtype).removeprefix("torch.")
     scaling = config.rope_scaling
-    keys = sorted(ROPE_KEYS[scaling.rope_type] | {"rope_type"}) if scaling else []
+    rope: dict[str, Any] = {}
+    if scaling:
+        further = YARN_KEYS if scaling.rope_type == "yarn" else set()
+        keys = ROPE_KEYS[scaling.rope_type] | {"rope_type"} | further
+        rope = {k: x for k in sorted(keys) if (x := getattr(scaling, k)) is not None}
     return {
         **fixed, **msgspec.to_builtins(Settings(**values)), "torch_dtype": dtype,
-        "rope_scaling": {key: getattr(scaling, key) for key in keys} or None,
+        "rope_scaling": rope or None,
     }  # fmt: skip
 
 
@@ -399,35 +430,17 @@ def _whole_tensors(chunks: Sequence[nn.Module], grid: Grid) -> Iterator[tuple[st
                     yield key, view.reshape(-1, *tensor.shape[1:])
 
 
-def _write_files(
-    tensors: Iterator[tuple[str, Tensor]], draft: Path, prefix: str | None, limit: int
-) -> Exception | None:
-    """Write files of at most `limit` bytes, or of one tensor; return an error.
-
-    A rank without a prefix, or after an error, only takes part in the gathers.
-    """
+def _collect(tensors: Iterator[tuple[str, Tensor]], limit: int) -> Iterator[dict[str, Tensor]]:
+    """Yield copies of the tensors, in batches of at most `limit` bytes, or of one tensor."""
     batch: dict[str, Tensor] = {}
-    number, failure = 0, None
-
-    def write() -> None:
-        nonlocal number, failure
-        try:
-            file, number = draft / f"{prefix}-{number:05}.safetensors", number + 1
-            save_file(batch, file, {"format": "pt"})
-            sync_to_disk(file)
-        except Exception as error:
-            failure = error
-        batch.clear()
-
     for key, tensor in tensors:
-        if prefix and not failure:
-            if batch and sum(t.nbytes for t in batch.values()) + tensor.nbytes > limit:
-                write()
-            # A clone, because safetensors refuses tensors that share memory.
-            batch[key] = tensor.cpu().clone(memory_format=torch.contiguous_format)
+        if batch and sum(t.nbytes for t in batch.values()) + tensor.nbytes > limit:
+            yield batch
+            batch = {}
+        # A clone, because safetensors refuses tensors that share memory.
+        batch[key] = tensor.cpu().clone(memory_format=torch.contiguous_format)
     if batch:
-        write()
-    return failure
+        yield batch
 
 
 def _complete(draft: Path, settings: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:

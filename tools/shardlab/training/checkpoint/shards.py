@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from shardlab.training.checkpoint.index import CheckpointError, Index, Piece, StoredTensor, overlap
-from shardlab.training.checkpoint.parameter_runs import TensorSlice
+from shardlab.training.checkpoint.index import (
+    Box,
+    CheckpointError,
+    Index,
+    Piece,
+    StoredTensor,
+    overlap,
+)
+from shardlab.training.checkpoint.slices import TensorSlice
 
 try:
     from safetensors import SafetensorError, safe_open
@@ -115,53 +122,60 @@ class Reader:
         self._index = index
         self._files: dict[str, Any] = {}
 
-    def prepare(self, target: TensorSlice) -> None:
-        """Check name, shape, dtype and files of a slice, without reading its values.
+    def prepare(self, slices: Iterable[TensorSlice]) -> None:
+        """Check names, shapes, dtypes and files of slices, without reading their values.
 
         Raises:
-            CheckpointError: the slice can't be read; says what differs.
+            CheckpointError: a slice can't be read; says what differs.
         """
-        entry = self._index.tensors.get(target.name)
-        if entry is None:
-            raise CheckpointError(
-                f"the checkpoint has no {target.name}; it has {_join_first(self._index.tensors)}"
-            )
-        if entry.shape != target.shape:
-            raise CheckpointError(
-                f"{target.name} is {list(entry.shape)} in the checkpoint, {list(target.shape)} in "
-                "this model; make the model with the checkpoint's config"
-            )
-        if entry.dtype != dtype_name(target.tensor.dtype):
-            raise CheckpointError(
-                f"{target.name} is {entry.dtype} in the checkpoint, "
-                f"{dtype_name(target.tensor.dtype)} in this model; make the model in that dtype, "
-                "load, then convert"
-            )
-        for piece in entry.pieces:
-            if overlap((piece.offset, piece.shape), (target.offset, target.tensor.shape)):
-                self._check(target.name, piece, target.tensor.dtype)
+        for target in slices:
+            name, shape, dtype = target.name, target.shape, dtype_name(target.tensor.dtype)
+            entry = self._index.tensors.get(name)
+            if entry is None:
+                raise CheckpointError(
+                    f"the checkpoint has no {name}; it has {_join_first(self._index.tensors)}"
+                )
+            if entry.shape != shape:
+                raise CheckpointError(
+                    f"{name} is {list(entry.shape)} in the checkpoint, {list(shape)} in this "
+                    "model; make the model with the checkpoint's config"
+                )
+            if entry.dtype != dtype:
+                raise CheckpointError(
+                    f"{name} is {entry.dtype} in the checkpoint, {dtype} in this model; make the "
+                    "model in that dtype, load, then convert"
+                )
+            for piece, _ in self._overlapping(target):
+                self._check(name, piece, target.tensor.dtype)
 
-    def read(self, target: TensorSlice) -> None:
-        """Fill `held.tensor`.
+    def read(self, slices: Iterable[TensorSlice]) -> None:
+        """Fill the slices' tensors.
 
         Raises:
             CheckpointError: a file cannot be read.
         """
+        for target in slices:
+            for piece, shared in self._overlapping(target):
+                target_index, source_index = (
+                    tuple(slice(b - o, b - o + n) for b, n, o in zip(*shared, origin, strict=True))
+                    for origin in (target.offset, piece.offset)
+                )
+                file, key = self._open(piece.file), piece.key or target.name
+                try:
+                    if source_index:
+                        part = file.get_slice(key)[source_index]
+                    else:  # a number without dimensions
+                        part = file.get_tensor(key)
+                except SafetensorError as error:
+                    raise CheckpointError(f"{target.name} in {piece.file}: {error}") from None
+                target.tensor[target_index].copy_(part)
+
+    def _overlapping(self, target: TensorSlice) -> Iterator[tuple[Piece, Box]]:
+        """Yield the pieces of the tensor that have elements of a slice, and the box of those."""
         for piece in self._index.tensors[target.name].pieces:
-            shared = overlap((piece.offset, piece.shape), (target.offset, target.tensor.shape))
-            if shared is None:
-                continue
-            target_index, source_index = (
-                tuple(slice(b - o, b - o + n) for b, n, o in zip(*shared, origin, strict=True))
-                for origin in (target.offset, piece.offset)
-            )
-            file = self._open(piece.file)
-            try:
-                key = piece.key or target.name
-                part = file.get_slice(key)[source_index] if source_index else file.get_tensor(key)
-            except SafetensorError as error:
-                raise CheckpointError(f"{target.name} in {piece.file}: {error}") from None
-            target.tensor[target_index].copy_(part)
+            box = (target.offset, target.tensor.shape)
+            if shared := overlap((piece.offset, piece.shape), box):
+                yield piece, shared
 
     def _check(self, name: str, piece: Piece, dtype: torch.dtype) -> None:
         file = self._open(piece.file)

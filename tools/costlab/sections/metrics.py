@@ -1,6 +1,7 @@
-"""Metrics of steps that were timed side by side (`implementations/rounds`)."""
+"""How sections make metrics: of steps timed side by side (`implementations/rounds`); of counts."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -54,3 +55,10 @@ def derived(
         id=name.id, value=value, unit=unit, how=how, low=low, high=high, samples=samples,
         detail=detail,
     )  # fmt: skip
+
+
+def counted(
+    name: str, value: float, unit: str = "count", how: How = "counted", **detail: Any
+) -> Metric:
+    """Return the metric `count.NAME`."""
+    return derived(Name("count", of=name), float(value), unit, how, **detail)

@@ -1,13 +1,15 @@
-"""megatron-core's mixture of experts on the CPU, from known weights, and what it should give."""
+"""megatron-core's experts on the CPU, from known weights, and what they should give; its norm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from room import random_like
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,16 +17,27 @@ from torch.nn import functional
 from costlab.implementations.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
+    Instead,
     TransformerConfig,
     finalize_model_grads,
     parallel_state,
 )
 from costlab.implementations.megatron import experts as megatron_experts
 
-with patch.object(torch, "compile", lambda function: function):
+with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: function):
+    warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
+    from megatron.core import utils
+    from megatron.core.optimizer import OptimizerConfig, clip_grads
+    from megatron.core.optimizer import optimizer as optimizer_module
     from megatron.core.transformer.moe import moe_utils, router
 
 HIDDEN, FFN, EXPERTS, SEQUENCE = 4, 4, 2, 8
+# The norm's code asks for device="cuda".
+_TORCH = Instead(
+    torch,
+    zeros=lambda *size, **options: torch.zeros(*size, **(options | {"device": "cpu"})),
+    tensor=lambda data, **options: torch.tensor(data, **(options | {"device": "cpu"})),
+)
 
 
 @contextmanager
@@ -124,3 +137,15 @@ def router_gradient(settings: TransformerConfig, batches: list[Tensor]) -> Tenso
     tokens = sum(batch[..., 0].numel() for batch in batches) * tensor
     finalize_model_grads([replicas], num_tokens=torch.tensor(tokens))
     return gate.weight.main_grad.clone()
+
+
+def norm_of(parameters: Iterable[nn.Parameter], group: dist.ProcessGroup) -> float:
+    """The norm of these parameters' `.grad`, as an optimizer takes it over this group."""
+    with ExitStack() as stack:
+        for module in (optimizer_module, clip_grads, utils):
+            stack.enter_context(patch.object(module, "torch", _TORCH))
+        inner = torch.optim.SGD(parameters, lr=0.1)
+        optimizer = optimizer_module.FP32Optimizer(inner, OptimizerConfig(), lambda *_: None)
+        optimizer.grad_stats_parallel_group = group
+        optimizer.tp_group = parallel_state.get_tensor_model_parallel_group()
+        return float(optimizer.get_grad_norm())

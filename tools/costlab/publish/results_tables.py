@@ -6,7 +6,6 @@ took. Each metric has one row or one cell, which links lead to. They stand in ta
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -117,7 +116,5 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: tuple[Table, ...]
 
 
-_FILE = msgspec.convert(
-    tomllib.loads(Path(__file__).with_name("tables.toml").read_text("utf-8")), _File
-)
+_FILE = msgspec.toml.decode(Path(__file__).with_name("tables.toml").read_bytes(), type=_File)
 COLUMNS, TABLES = _FILE.column, _FILE.table

@@ -1,25 +1,31 @@
-"""An all-reduce message by message, round a ring and over a switch, and the bytes a rank sends.
+"""What a rank sends for an all-reduce: round a ring, over a switch, and over gloo as it is.
 
-The ranks are rows of one process: what counts is the algorithm, not who runs it. Where the ranks do
-the adding, none sends less than round a ring (Patarasuk and Yuan, 2009). First each rank passes a
-piece on and adds the one that comes (n - 1 times: a reduce-scatter), then it passes sums on (n - 1
-times: an all-gather). A switch that adds on the way and hands the sum back takes each rank's
-payload once: its ranks send less. (NVLink's has a rank send its part of the sum on, too.)
+Round a ring and over a switch, the ranks are rows of one process: what counts is the algorithm, not
+who runs it. Where the ranks do the adding, none sends less than round a ring (Patarasuk and Yuan,
+2009). First each rank passes a piece on and adds the one that comes (n - 1 times: a
+reduce-scatter), then it passes sums on (n - 1 times: an all-gather). A switch that adds on the way
+and hands the sum back takes each rank's payload once: its ranks send less. (NVLink's has a rank
+send its part of the sum on, too.)
 
 Dimensions: N ranks, K elements of a piece.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from costlab.record.result import Metric
-from costlab.sections.counts.counted import counted
+from costlab.sections.metrics import counted
+from shardlab.comm import World
 
 PIECE = 256
 # Of two, all formulas agree: 2(n-1)/n, n-1 and 1 are one number.
 RANKS = (4, 8)
+COUNTER = Path("/proc/self/io")
+PAYLOAD = 8 << 20  # bytes, over gloo
 
 
 def rings() -> Iterator[Metric]:
@@ -83,3 +89,44 @@ def _pass_on(x_NNK: Tensor, sent: list[int], step: int, *, adding: bool) -> None
         sent[rank] += values_K.nbytes
         after = (rank + 1) % ranks
         x_NNK[after, piece] = x_NNK[after, piece] + values_K if adding else values_K
+
+
+def written(world: World) -> Iterator[Metric]:
+    """Bytes a rank sends, by payload: gloo's all-reduce, its reduce-scatter, and ours.
+
+    The kernel counts the bytes that each rank's process wrote. That count is the process' own, so
+    whatever else speaks on the machine is not in it. Sockets are all that a rank writes to
+    meanwhile. Where there is no such count (it is Linux's), nothing is yielded.
+    """
+    if not COUNTER.is_file():
+        return
+    n, axis = world.size, world.whole
+    x = torch.ones(PAYLOAD // 4)
+    piece = torch.empty(PAYLOAD // 4 // n)
+    calls: dict[str, Callable[[], object]] = {
+        "gloo.all_reduce": lambda: dist.all_reduce(x.clone(), group=axis.group),
+        "gloo.reduce_scatter": lambda: dist.reduce_scatter_tensor(piece, x, group=axis.group),
+        "axis.reduce_scatter": lambda: axis.reduce_scatter(x),
+    }
+    shares = {name: _sent(world, call) for name, call in calls.items()}
+    for name, share in shares.items():
+        yield counted(f"wire.{name}.n{n}.sent", share, "ratio", how="measured", payload=PAYLOAD)
+    for name in ("gloo", "axis"):
+        halves = shares[f"{name}.reduce_scatter"] / shares["gloo.all_reduce"]
+        yield counted(f"wire.{name}.n{n}.halves", halves, "ratio", how="measured")
+
+
+def _sent(world: World, call: Callable[[], object]) -> float:
+    """Return the bytes that a rank writes during one call, the mean, by bytes of payload."""
+    axis = world.whole
+    axis.barrier()
+    before = _wrote()
+    call()
+    axis.barrier()  # what others still fetched of it is written too
+    after = torch.tensor([_wrote() - before], dtype=torch.float64)
+    return float(axis.all_reduce(after, op="mean")) / PAYLOAD
+
+
+def _wrote() -> int:
+    fields = dict(line.split(": ") for line in COUNTER.read_text().splitlines())
+    return int(fields["wchar"])
