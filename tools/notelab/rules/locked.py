@@ -268,7 +268,7 @@ def _report_changed(context: CitationContext, locked: LockedCitation, now: list[
         "N219",
         f"the lines of `{context.citation.text}` have changed since the lock was written",
         expected=f"lines with SHA-256 {locked.sha256[:12]}…",
-        found=f"`{locked.symbol}` is {listed}" if now else "no such lines in the working tree",
+        found=f"`{locked.symbol}` is {listed}" if now else "no file of the working tree has them",
         help=f"read this sentence again: “{context.sentence}”; {cite}then run `shardbook lock`",
     )
 
