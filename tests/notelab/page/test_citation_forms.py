@@ -162,6 +162,7 @@ READ = [
     ("`work.py#add_one`", "pkg/work.py:L4-L6"),
     ("`app/(group)/page.tsx:L2-L4`", "app/(group)/page.tsx:L2-L4"),
     ("`docs/it's here.md:L1`", "docs/it's here.md:L1"),
+    (f"[it's here.md:1]({BLOB}/docs/it's%20here.md#L1)", "s:docs/it's here.md:L1"),
     ("`\"pkg/work.py:L4-L6\"`", "pkg/work.py:L4-L6"),
     ("[^1]: `pkg/work.py:L4-L6`, of `add_one`", "pkg/work.py:L4-L6"),
     ("pkg/work.py:4-6", "pkg/work.py:L4-L6"),

@@ -18,6 +18,8 @@ from notelab.sources.git.tree import explain_shallowness
 
 _MAX_OLDER = 12  # versions of a file that are searched for the one that was read
 
+_Key = tuple[str, str, str, int, int, tuple[str, ...]]
+
 
 class Repository:
     """The files of a repository at any commit; `commit` is the one that citations are carried to.
@@ -47,7 +49,7 @@ class Repository:
             raise NotelabError("a repository with SHA-256 object names can't be read")
         self.oldest = ""  # a commit before all dates, so that the trees are compared only once
         self._versions: dict[str, Version] = {}
-        self._changes: dict[tuple[str | int, ...], CitationChange] = {}
+        self._changes: dict[_Key, CitationChange] = {}
         self._line_maps: dict[tuple[str, str], LineMap] = {}
 
     @cached_property
@@ -123,10 +125,10 @@ class Repository:
 
     def classify(self, cited: CitedLines, new: Version | None, commit: str) -> CitationChange:
         """Return how a citation changed since a commit; of equal ones, the first is classified."""
-        blobs = cited.old.blob, new.blob if new else ""
-        key = *blobs, cited.old.path, cited.first, cited.last, *cited.anchors
+        old, blob = cited.old, new.blob if new else ""
+        key = (old.path, old.blob, blob, cited.first, cited.last, tuple(cited.anchors))
         if key not in self._changes:
-            line_map = self.line_map(cited.old, new) if new else None
+            line_map = self.line_map(old, new) if new else None
             other_files = self._other_files(self.oldest or commit)
             moved_lines = self._moved_lines(self.oldest or commit)
             change = classify_change(cited, new, line_map, other_files.find, moved_lines)

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from difflib import unified_diff
-from itertools import takewhile
 from pathlib import Path
 
 from msgspec.structs import replace as change
@@ -25,12 +24,11 @@ from notelab.page.candidates import (
     Candidate,
     find_candidates,
     format_range,
-    on_row,
     relocate,
     replace,
     replace_path,
 )
-from notelab.page.citation import Citation, Span
+from notelab.page.citation import Citation, Span, group_ranges, on_row
 from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
 from notelab.page.permalink import is_commit
 from notelab.repin import journal
@@ -113,10 +111,7 @@ class _PageFixer:
     def run(self) -> str:
         candidates = find_candidates(self._text, self._view.note)
         edits: Edits = []
-        while candidates:
-            ranges = takewhile(lambda each: each.citation.form == "range", candidates[1:])
-            group, candidates = [candidates[0], *ranges], candidates[1:]
-            candidates = candidates[len(group) - 1 :]
+        for group in group_ranges(candidates, lambda each: each.citation.form):
             if all(each.place.row and not each.citation.problem for each in group):
                 self._group_moves = []
                 group_edits = self._fix_group(group)

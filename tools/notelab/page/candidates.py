@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from notelab.page.citation import Citation, Span
+from notelab.page.citation import Citation, Span, on_row
 from notelab.page.citation_syntax import LINE_WORD, RANGE_IN_TEXT, parse_range
 from notelab.page.note import Note, ProseBlock
 from notelab.page.permalink import is_commit
@@ -90,11 +90,6 @@ def _locate(
             label, is_bracketed = (link["label"], link[0][-1] == "<") if link else ("", False)
             return Candidate(citation, block, citation.text, place, label, is_bracketed)
     return Candidate(citation, block)
-
-
-def on_row(row: int, start: int, end: int) -> Span:
-    """Return the span of a row between two offsets."""
-    return Span(row, start + 1, row, end + 1)
 
 
 def move(candidate: Candidate, path: str, first: int, last: int, commit: str = "") -> str:

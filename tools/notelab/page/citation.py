@@ -1,6 +1,7 @@
 """The citation: a code span ``[source:]path:L<first>[-L<last>]``, or one of its other forms."""
 
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +15,9 @@ _MAX_PATH = 400
 Form = Literal["code", "range", "symbol", "apart", "address", "link", "maybe"]
 
 
+_Item = TypeVar("_Item")
+
+
 class Span(msgspec.Struct, frozen=True, array_like=True):
     """A range of positions in a file: 1-based rows and columns; the end column is exclusive."""
 
@@ -21,6 +25,11 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     column: int
     end_row: int
     end_column: int
+
+
+def on_row(row: int, start: int, end: int) -> Span:
+    """Return the span of a row between two offsets."""
+    return Span(row, start + 1, row, end + 1)
 
 
 class Citation(msgspec.Struct, frozen=True, array_like=True):
@@ -65,6 +74,19 @@ def format_citation(path: str, first: int, last: int) -> str:
     ('a/b.py:L3', 'a/b.py:L3-L5')
     """
     return f"{path}:L{first}" if first == last else f"{path}:L{first}-L{last}"
+
+
+def group_ranges(
+    citations: Iterable[_Item], get_form: Callable[[_Item], Form]
+) -> list[list[_Item]]:
+    """Return each citation together with the ranges that follow its path."""
+    groups: list[list[_Item]] = []
+    for each in citations:
+        if groups and get_form(each) == "range":
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return groups
 
 
 def parse_line_number(digits: str | None) -> int:

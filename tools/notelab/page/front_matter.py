@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from notelab.page.citation import Span
+from notelab.page.citation import Span, on_row
 from notelab.page.note import CommitPrefix, FileLink, FrontMatter, ProseBlock
 from notelab.page.scanner import MARKS, scan_text
 
@@ -61,7 +61,7 @@ def find_citations(lines: list[str]) -> tuple[list[ProseBlock], list[FileLink]]:
     blocks: list[ProseBlock] = []
     files: list[FileLink] = []
     for row, line in enumerate(lines, start=1):
-        scanned = scan_text(MARKS.sub(" ", line), partial(_span_in_row, row))
+        scanned = scan_text(MARKS.sub(" ", line), partial(on_row, row))
         files += scanned.files
         citations = [
             msgspec.structs.replace(citation, problem=citation.problem or problem)
@@ -70,10 +70,6 @@ def find_citations(lines: list[str]) -> tuple[list[ProseBlock], list[FileLink]]:
         if citations:
             blocks.append(ProseBlock(Span(row, 1, row, len(line) + 1), "", 0, citations, [], ""))
     return blocks, files
-
-
-def _span_in_row(row: int, start: int, end: int) -> Span:
-    return Span(row, start + 1, row, end + 1)
 
 
 def _explain(fault: Exception) -> str:

@@ -130,7 +130,9 @@ def is_same_place(label: Citation, target: Citation) -> bool:
 def same_path(path: str, target: Citation | FileLink) -> bool:
     """Return whether a label's path is the target's path or the end of it."""
     candidates = {path, path.partition(":")[2] or path}  # a source's name may precede the colon
-    return any(f"/{target.path}".endswith(f"/{candidate}") for candidate in candidates)
+    # In plain text, a path with a blank is read from behind the blank.
+    ends = tuple(f"{before}{path}" for path in candidates for before in "/ ")
+    return f"/{target.path}".endswith(ends)
 
 
 def same_lines(text: str, target: Citation) -> bool:

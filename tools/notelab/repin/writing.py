@@ -17,7 +17,7 @@ from notelab.lab.lock import Lock, LockedFile, LockedSource
 from notelab.lab.pins import replace_release
 from notelab.page import reading, results_page
 from notelab.page.candidates import find_candidates, relocate, replace
-from notelab.page.citation import Span
+from notelab.page.citation import Span, group_ranges
 from notelab.repin.changes import Place, RepinResult
 from notelab.repin.migrate import Migration
 
@@ -47,13 +47,13 @@ def plan_moves(
 
 def _list_ranges_by_path(books: Iterable[Workbook]) -> list[list[Place]]:
     """Return the ranges that follow each written path, on all pages."""
-    groups: list[list[Place]] = []
-    views = (view for book in books for view in book.views if view.note)
-    for block in (block for view in views if view.note for block in view.note.blocks):
-        for citation in block.citations:
-            groups += [[]] if citation.form != "range" else []
-            groups[-1].append(Place(citation.path, citation.first, citation.last))
-    return groups
+    notes = (view.note for book in books for view in book.views if view.note)
+    return [
+        [Place(each.path, each.first, each.last) for each in group]
+        for note in notes
+        for block in note.blocks
+        for group in group_ranges(block.citations, lambda each: each.form)
+    ]
 
 
 def build_files(

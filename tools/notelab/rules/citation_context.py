@@ -7,7 +7,7 @@ import msgspec
 from notelab.book.parsed_page import ParsedPage
 from notelab.finding import Finding
 from notelab.lines import is_anchor
-from notelab.page.citation import Citation
+from notelab.page.citation import Citation, group_ranges
 from notelab.page.note import ProseBlock
 
 _SENTENCE_END = re.compile(r"[.!?][*_)\"”»]*\s+(?=[*_(\"“«¿¡`]*[A-ZÁÉÍÓÚÑ])")
@@ -43,13 +43,8 @@ class CitationContext(msgspec.Struct):
     @property
     def ranges(self) -> list[Citation]:
         """Return the citations that share this one's path: the ranges that follow it."""
-        citations = self.block.citations
-        first = last = citations.index(self.citation)
-        while first and citations[first].form == "range":
-            first -= 1
-        while citations[last + 1 :] and citations[last + 1].form == "range":
-            last += 1
-        return citations[first : last + 1]
+        groups = group_ranges(self.block.citations, lambda each: each.form)
+        return next(group for group in groups if self.citation in group)
 
     @property
     def sentence(self) -> str:

@@ -86,8 +86,8 @@ class LockJudge:
                 help=fix if len(moved) == 1 else "cite the lines that you mean",
             )
         symbols = file.outline.symbols if file.outline else []
-        places = [(s.top, s.last) for s in symbols if s.name == locked.symbol]
-        now = [format_citation(file.path, *place) for place in places]
+        named = [symbol for symbol in symbols if symbol.name == locked.symbol]
+        now = [format_citation(file.path, symbol.top, symbol.last) for symbol in named]
         return _report_changed(context, locked, now)
 
     def _report_lost_symbol(
@@ -268,7 +268,7 @@ def _report_changed(context: CitationContext, locked: LockedCitation, now: list[
         "N219",
         f"the lines of `{context.citation.text}` have changed since the lock was written",
         expected=f"lines with SHA-256 {locked.sha256[:12]}…",
-        found=f"`{locked.symbol}` is {listed}" if now else "no such lines in the working tree",
+        found=f"`{locked.symbol}` is {listed}" if now else "no file of the working tree has them",
         help=f"read this sentence again: “{context.sentence}”; {cite}then run `shardbook lock`",
     )
 
