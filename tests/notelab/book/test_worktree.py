@@ -89,6 +89,15 @@ def test_a_quotation_of_lines_that_moved_waits_for_the_fix(worktree_lab: Lab) ->
     assert find(worktree_lab) == []
 
 
+def test_a_symbol_that_the_lock_holds_has_the_labs_own_form(worktree_lab: Lab) -> None:
+    lab_file = worktree_lab.folder / "lab.toml"
+    lab_file.write_text(lab_file.read_text().replace("[lab]", '[lab]\nstyle = "canonical"', 1))
+    assert find(worktree_lab)[0] == ("N233", "`pkg/work.py:L4-L6`")
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert "`pkg/work.py:L4-L6`" in note(worktree_lab)
+    assert "`pkg/work.py#add_two`" in note(worktree_lab) and find(worktree_lab) == []
+
+
 def move_add_one(lab: Lab) -> None:
     """Move a function to another file."""
     function = WORK[WORK.index("def add_one") : WORK.index("def add_two")]
@@ -230,6 +239,9 @@ def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
     (shallow / ".git").mkdir()
     write(clone, NOTE.partition(" Twice")[0])
     assert find(clone) == [("N212", "")]  # of the sentence that was removed
+    (shallow / ".git").rmdir()
+    with pytest.raises(NotelabError, match="the lab is in no git repository"):
+        find(clone)
 
 
 def test_links_to_ones_own_repository_follow_the_working_tree(worktree_lab: Lab) -> None:

@@ -158,7 +158,7 @@ def test_cases_are_the_simplest_first_and_all_different() -> None:
     supports = own_llama.SUPPORTS
     cases = list_cases(supports, count=40, ranks=4, rows=8, seed=0)
     assert len({*cases}) == len(cases) == 40
-    assert [*map(str, cases[:3])] == ["one rank", "tensor 2", "context 2"]
+    assert [*map(str, cases[:3])] == ["one rank", "tensor 2", "data 2"]
     assert max(case.ranks for case in cases) == 4
     for name, values in supports.items():
         seen = {c.__dict__.get(name, dict(c.options).get(name)) for c in cases}

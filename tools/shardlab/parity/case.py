@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain, combinations, product
 from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
-AXES = ("tensor", "context", "pipeline", "data")
+AXES = ("tensor", "data", "pipeline", "context")
 CHOICES = {
     "schedule": ("1f1b", "gpipe", "interleaved", "zb-h1"),
     "fsdp": ("", "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"),
@@ -125,18 +126,31 @@ def list_cases(supports: Supports, *, count: int, ranks: int, rows: int, seed: i
         ParityError: no case has so few ranks, or divides the rows.
     """
     dice = random.Random(seed)  # noqa: S311
-    candidates = [make_case({}, supports)]
-    for name in sorted(supports, key=lambda name: name not in AXES):
-        singles = (make_case({name: value}, supports) for value in supports[name])
-        candidates += [_settle(_give_axes(case, supports)) for case in singles]
+
+    def fits(case: Case) -> bool:
+        return case.ranks <= ranks and rows % (case.data * case.microbatches) == 0
+
+    cases = [*_list_simple(supports, fits)]
     for _ in range(50 * count):
         drawn = {name: dice.choice([*values]) for name, values in supports.items()}
-        candidates.append(_settle(make_case(drawn, supports)))
-    fits = (c for c in candidates if c.ranks <= ranks and rows % (c.data * c.microbatches) == 0)
-    cases = [*{repr(case): case for case in fits}.values()][:count]
-    if not cases:
+        cases.append(_settle(make_case(drawn, supports)))
+    different = {repr(case): case for case in cases if fits(case)}
+    if not different:
         refuse("no-case", ranks=ranks, rows=rows)
-    return cases
+    return [*different.values()][:count]
+
+
+def _list_simple(supports: Supports, fits: Callable[[Case], bool]) -> Iterator[Case]:
+    """Yield, for each value, the case with the fewest changes that has it: up to three."""
+    names = sorted(supports, key=lambda name: (*AXES, name).index(name))
+    seen: set[tuple[str, str]] = set()
+    for changed in chain.from_iterable(combinations(names, number) for number in range(4)):
+        for values in product(*(supports[name][1:] for name in changed)):
+            case = _settle(make_case(dict(zip(changed, values, strict=True)), supports))
+            new = {(name, repr(value)) for name, value in case.settings().items()} - seen
+            if new and fits(case):
+                seen |= new
+                yield case
 
 
 def shrink(case: Case, supports: Supports) -> Iterator[Case]:
@@ -146,22 +160,6 @@ def shrink(case: Case, supports: Supports) -> Iterator[Case]:
         if value != plain.get(name):
             smaller = {**settings, name: plain.get(name)}
             yield _settle(make_case(smaller, supports))
-
-
-def _give_axes(case: Case, supports: Supports) -> Case:
-    """Give each setting that needs several ranks, or micro-batches, the first number there is."""
-    needs = {
-        "tensor": dict(case.options).get("sequence_parallel"),
-        "pipeline": case.schedule != "1f1b",
-        "data": case.fsdp or case.tensor * case.context * case.data % case.expert,
-    }
-    for axis, needed in needs.items():
-        if needed and getattr(case, axis) == 1:
-            several = next((n for n in supports.get(axis, ()) if n > 1), 1)
-            case = replace(case, **{axis: several})  # type: ignore[arg-type]
-    if case.schedule == "interleaved" and case.microbatches % case.pipeline:
-        case = replace(case, microbatches=case.pipeline)
-    return case
 
 
 def _settle(case: Case) -> Case:

@@ -53,7 +53,11 @@ def train_alone(world: World, subject: Subject, case: Case, steps: int, rate: fl
         ParityError: the model can't be compared; says what to change.
     """
     model, again = (subject.make(Grid(world=world), case) for _ in range(2))
-    _refuse_narrow(model)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        refuse("nothing-trains")
+    for name, parameter in model.named_parameters():
+        if parameter.dtype != torch.float64:
+            refuse("narrow", name=name, dtype=str(parameter.dtype).removeprefix("torch."))
 
     def loss_of(model: Any, *, step: int = 0, seed: int = 0) -> Tensor:
         torch.manual_seed(seed)
@@ -104,14 +108,6 @@ def _compute_loss(subject: Subject, case: Case, model: Any, step: int) -> Tensor
     if not isfinite(loss):
         refuse("infinite", step=step, loss=float(loss))
     return loss / count_targets(targets) if case.reduction == "tokens" else loss
-
-
-def _refuse_narrow(model: nn.Module) -> None:
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        refuse("nothing-trains")
-    for name, parameter in model.named_parameters():
-        if parameter.dtype != torch.float64:
-            refuse("narrow", name=name, dtype=str(parameter.dtype).removeprefix("torch."))
 
 
 def _refuse_state(

@@ -50,8 +50,8 @@ class Session:
     ) -> None:  # fmt: skip
         """Start nothing yet."""
         self.subject, self.steps, self.tolerance, self.limit = subject, steps, tolerance, limit
-        self._workers: dict[int, Workers] = {}
-        self._pools = pools or self._pool
+        self._workers: dict[int, Workers] = {}  # its own
+        self._pools = pools or (lambda ranks: self._workers.setdefault(ranks, Workers(ranks)))
         self._references: dict[str, Reference] = {}
 
     def run(self, case: Case) -> Result:
@@ -89,9 +89,6 @@ class Session:
         """End the workers."""
         for workers in self._workers.values():
             workers.stop()
-
-    def _pool(self, ranks: int) -> Workers:
-        return self._workers.setdefault(ranks, Workers(ranks))
 
     def _call(self, ranks: int, body: Callable[..., Any], *args: Any) -> Sequence[Answer]:
         return self._pools(ranks).call(body, self.subject, *args, timeout=self.limit)

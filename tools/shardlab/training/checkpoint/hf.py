@@ -252,9 +252,18 @@ def to_hf(
                 empty = not root.exists() or (root.is_dir() and not any(root.iterdir()))
                 _require(empty, f"{root} exists and isn't empty: choose another folder")
                 draft.mkdir(parents=True)
-        first = grid.tensor.rank == grid.replicas.rank == 0
-        prefix = f"stage-{grid.pipeline.rank:05}" if first else None
-        failure = _write_files(_whole_tensors(chunks, grid), draft, prefix, max_bytes)
+        tensors, failure = _whole_tensors(chunks, grid), None
+        if grid.tensor.rank == grid.replicas.rank == 0:
+            for number, batch in enumerate(_collect(tensors, max_bytes)):
+                try:
+                    file = draft / f"stage-{grid.pipeline.rank:05}-{number:05}.safetensors"
+                    if not failure:
+                        save_file(batch, file, {"format": "pt"})
+                        sync_to_disk(file)
+                except Exception as error:  # and gather on, as the other ranks do
+                    failure = error
+        for _ in tensors:
+            pass
         with raise_on_all_ranks(everyone, grid.device, "write its weights", HFError):
             if failure:
                 raise failure
@@ -421,35 +430,17 @@ def _whole_tensors(chunks: Sequence[nn.Module], grid: Grid) -> Iterator[tuple[st
                     yield key, view.reshape(-1, *tensor.shape[1:])
 
 
-def _write_files(
-    tensors: Iterator[tuple[str, Tensor]], draft: Path, prefix: str | None, limit: int
-) -> Exception | None:
-    """Write files of at most `limit` bytes, or of one tensor; return an error.
-
-    A rank without a prefix, or after an error, only takes part in the gathers.
-    """
+def _collect(tensors: Iterator[tuple[str, Tensor]], limit: int) -> Iterator[dict[str, Tensor]]:
+    """Yield copies of the tensors, in batches of at most `limit` bytes, or of one tensor."""
     batch: dict[str, Tensor] = {}
-    number, failure = 0, None
-
-    def write() -> None:
-        nonlocal number, failure
-        try:
-            file, number = draft / f"{prefix}-{number:05}.safetensors", number + 1
-            save_file(batch, file, {"format": "pt"})
-            sync_to_disk(file)
-        except Exception as error:
-            failure = error
-        batch.clear()
-
     for key, tensor in tensors:
-        if prefix and not failure:
-            if batch and sum(t.nbytes for t in batch.values()) + tensor.nbytes > limit:
-                write()
-            # A clone, because safetensors refuses tensors that share memory.
-            batch[key] = tensor.cpu().clone(memory_format=torch.contiguous_format)
+        if batch and sum(t.nbytes for t in batch.values()) + tensor.nbytes > limit:
+            yield batch
+            batch = {}
+        # A clone, because safetensors refuses tensors that share memory.
+        batch[key] = tensor.cpu().clone(memory_format=torch.contiguous_format)
     if batch:
-        write()
-    return failure
+        yield batch
 
 
 def _complete(draft: Path, settings: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
