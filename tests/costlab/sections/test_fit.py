@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import curve_fit
+from scipy.special import stdtrit
 
 from costlab.record.names import call
 from costlab.record.result import Metric
@@ -116,6 +118,15 @@ def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
         low, high = interval(curve, 0).latency
         covered += low <= 4e-4 <= high
     assert 0.90 <= covered / 200 <= 0.99
+
+
+def test_an_interval_is_that_of_relative_least_squares_with_two_parameters() -> None:
+    sizes, start = SIZES[-5:], (4e-4, 6e-10)
+    seconds = add_noise(make_line(*start, sizes), seed=1)
+    _, covariance = curve_fit(lambda x, a, b: a + b * x, sizes, seconds, start, sigma=seconds)
+    low, high = interval(piecewise(sizes, seconds, pieces=1), 0).per_byte
+    reach = covariance[1, 1] ** 0.5 * stdtrit(len(sizes) - 2, 0.975)
+    assert (high - low) / 2 == pytest.approx(reach, rel=1e-3)
 
 
 def test_what_is_unseen_is_every_second_size_and_was_not_seen() -> None:

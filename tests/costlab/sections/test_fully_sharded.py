@@ -22,6 +22,7 @@ from costlab.sections.fully_sharded.footprint import LiveBytes, Model
 from costlab.sections.fully_sharded.timeline import Span
 from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 
 HIDDEN = 64
 MIB = 1 << 20
@@ -52,20 +53,16 @@ def test_live_bytes_count_a_tensor_that_lies_where_another_lay() -> None:
             del again
 
 
-def run_silent_step(world: World) -> tuple[float, int]:
+@pytest.mark.ci
+@on_ranks(2)
+def test_a_silent_step_runs_and_sends_nothing(world: World) -> None:
     axis = SilentAxis(2, world.rank)
     training = Training(world, lambda _, gpt: contestants.ours(axis, gpt), HIDDEN)
     with Ledger() as ledger:
         training.step()
         loss = training.step()
-    return loss, len(ledger.entries)
-
-
-@pytest.mark.ci
-def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
-    for loss, sent in pool(2).run(run_silent_step):
-        assert math.isfinite(loss)
-        assert sent == 0
+    assert math.isfinite(loss)
+    assert not ledger.entries
 
 
 def measure_footprints(world: World) -> dict[str, footprint.Footprint]:
@@ -122,19 +119,15 @@ def test_the_cost_of_communication_is_what_a_step_would_save_without_it(
     assert [saved.low, saved.value, saved.high] == pytest.approx([cost] * 3)
 
 
-def measure_hidden_share(world: World) -> Any:
+@on_ranks(2)
+def test_the_hidden_share_is_the_mean_over_the_ranks(world: World) -> None:
     """Return the share of ranks' timelines, of which rank 1 hides twice as much as rank 0."""
     step = [Span("rank 0 compute", "", 0, 1 + world.rank), Span("rank 0 communication", "", 0, 4)]
     with patch.object(timeline, "steps", lambda *_: itertools.repeat(step)):
         *progress, metric = fully_sharded.hidden_share(world, 8, 5)
     assert progress[-2] == "hidden 8: timeline 5 of 5"  # a rank that says nothing is taken for hung
-    return metric
-
-
-def test_the_hidden_share_is_the_mean_over_the_ranks(pool: Any) -> None:
-    for metric in pool(2).run(measure_hidden_share):
-        assert (metric.id, metric.how, metric.samples) == (NAMED, "measured", 5)
-        assert [metric.low, metric.value, metric.high] == [0.375] * 3
+    assert (metric.id, metric.how, metric.samples) == (NAMED, "measured", 5)
+    assert [metric.low, metric.value, metric.high] == [0.375] * 3
 
 
 def list_metric_ids(world: World) -> list[str]:

@@ -27,6 +27,7 @@ from costlab.sections.tensor_parallel.crossover import crossover
 from costlab.sections.tensor_parallel.tp_metrics import PARTS
 from shardlab.comm import Axis, World
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.pool import on_ranks
 
 CPU = torch.device("cpu")
 HIDDEN = 16
@@ -59,7 +60,8 @@ def test_a_steps_matrix_work_is_six_operations_a_weight_and_token() -> None:
     assert not entries
 
 
-def measure_parts(world: World) -> dict[str, Any]:
+@on_ranks(2)
+def test_a_ranks_parts_are_half_the_products_and_all_of_the_collectives(world: World) -> None:
     axis = world.whole
     products, entries = watched(contestants.ours(make_task(), axis))
     with Ledger() as again:
@@ -68,24 +70,20 @@ def measure_parts(world: World) -> dict[str, Any]:
         replay(axis, entries, CPU, elements=1)()
     with Ledger() as tiny:
         contestants.ours(tensor_parallel.tiny(CPU), axis)()
-    return {
+    parts = {
         "flops": count_flops(products),
         "step": Counter((e.op, e.payload) for e in entries),
         "again": Counter((e.op, e.payload) for e in again.entries),
         "brief": Counter((e.op, e.payload) for e in brief.entries),
         "tiny": Counter(e.op for e in tiny.entries),
     }
-
-
-def test_a_ranks_parts_are_half_the_products_and_all_of_the_collectives(pool: Any) -> None:
-    for parts in pool(2).run(measure_parts):
-        assert parts["flops"] == 3 * TOKENS * WEIGHTS
-        assert parts["again"] == parts["step"]
-        operations = Counter(op for op, _ in parts["step"].elements())
-        assert parts["brief"] == {
-            ("all_reduce", 4): operations["all_reduce"], ("all_gather", 8): 1
-        }  # fmt: skip
-        assert parts["tiny"] == operations
+    assert parts["flops"] == 3 * TOKENS * WEIGHTS
+    assert parts["again"] == parts["step"]
+    operations = Counter(op for op, _ in parts["step"].elements())
+    assert parts["brief"] == {
+        ("all_reduce", 4): operations["all_reduce"], ("all_gather", 8): 1
+    }  # fmt: skip
+    assert parts["tiny"] == operations
 
 
 def measure_section(world: World, settings: Settings) -> list[Metric]:

@@ -16,6 +16,7 @@ from costlab.sections.fully_sharded.timeline import Span
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
 from shardlab.comm import World
 from tests.limits import LIMIT
+from tests.shardlab.pool import on_ranks
 
 
 def record_step(world: World) -> list[Span]:
@@ -95,7 +96,10 @@ def test_without_communication_nothing_can_be_hidden() -> None:
         timeline.hidden_share([Span("rank 0 compute", "", 0, 1)])
 
 
-def record_landing(world: World) -> list[str]:
+@on_ranks(2)
+def test_a_collective_lands_when_its_messages_have_come_not_when_it_is_waited_for(
+    world: World,
+) -> None:
     waits: list[bool] = []
     axis = WatchedAxis(world, lambda kind, *_: kind, waits.append)
     pending = axis.start("all_gather", torch.ones(4))
@@ -105,10 +109,4 @@ def record_landing(world: World) -> list[str]:
     assert axis.flights and not waits
     assert pending.wait().tolist() == [1.0] * 4 * world.size
     assert waits == [True, False]
-    return [name for name, _, _ in axis.flights]
-
-
-def test_a_collective_lands_when_its_messages_have_come_not_when_it_is_waited_for(
-    pool: Any,
-) -> None:
-    assert pool(2).run(record_landing) == [["all_gather"]] * 2
+    assert [name for name, _, _ in axis.flights] == ["all_gather"]

@@ -17,6 +17,7 @@ from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.life_cycle import ParameterState
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import random_like
+from tests.shardlab.fsdp.test_fsdp_runtime import watched
 from tests.shardlab.fsdp_models import gathered_gradients
 from tests.shardlab.pool import on_ranks
 
@@ -90,6 +91,20 @@ def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             torch.testing.assert_close(gradients[name], grad, rtol=1e-12, atol=1e-12, msg=name)
         model.zero_grad()
+
+
+@on_ranks(2)
+@on_default_device
+def test_a_unit_that_only_the_other_rank_uses_is_released_before_the_next_is_gathered(
+    world: World,
+) -> None:
+    wrapped = Mixture().double()
+    model = FSDP(wrapped, world.whole, units=wrapped.experts, backward_prefetch=None)
+    with watched(model) as peak:
+        units = ALL if world.rank == 0 else []
+        model(batch(0, world.rank), units, BOTH, ALL).square().sum().backward()
+    root, expert = (unit.flats[0].layout.numel for unit in model.units[:2])
+    assert peak.parameters == (root + expert) * 8
 
 
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
