@@ -97,8 +97,8 @@ def test_a_schedule_that_becomes_too_wide_gets_an_edge(open_reader: OpenReader) 
     track = page.locator("#figure-schedule .play-scroll")
     assert track.get_attribute("data-more") is None
     page.evaluate(TURN, ["schedule", [[*LARGEST["schedule"].items()]]])
-    more = "document.querySelector('#figure-schedule .play-scroll').dataset.more"
-    reader.until(f"() => {more} === 'end'")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert track.get_attribute("data-more") == "end"
 
 
 def test_the_button_to_the_top_is_not_over_a_figure(open_reader: OpenReader) -> None:
