@@ -6,16 +6,16 @@ and the mean of their gradients is compared with the gradient of one process, in
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import queue
+import runpy
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 try:
@@ -37,13 +37,9 @@ PATIENCE = 30.0  # seconds for the other ranks, once one has answered
 UNKNOWN = "That is none of the usual mistakes."
 
 
-def load(path: Path) -> ModuleType:
-    """Import the learner's file."""
-    spec = importlib.util.spec_from_file_location("faulty", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load(path: Path) -> SimpleNamespace:
+    """Run the learner's file, and return what it defines."""
+    return SimpleNamespace(**runpy.run_path(str(path)))
 
 
 def locate(error: BaseException) -> str:

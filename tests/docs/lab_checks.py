@@ -24,7 +24,7 @@ LINES = re.compile(r"([\w/.-]+\.py):L(\d+)(?:-L(\d+))?")
 CHOICE = re.compile(r"^- \*\*.*\n(?:  .*\n)*", re.M)
 HINT = re.compile(r'^\?\?\? \w+ "(.*)"\n((?: {4}.*\n|\n)+)', re.M)
 CLAIMS = re.compile(
-    r"^## (?:What the claims come to|En qué quedan las afirmaciones)\n(.*?)^## ", re.M | re.S
+    r"^## (?:The claims, judged|Las afirmaciones, juzgadas)\n(.*?)^## ", re.M | re.S
 )
 FOLD = re.compile(
     r'[^|]*<details class="answers" markdown="1">\n'
@@ -153,7 +153,7 @@ def check_theory_before_lab_03(page: Path, text: str) -> Faults:
         return
     claims = CLAIMS.search(text)
     if not claims:
-        yield 1, "what the claims come to has no section of its own"
+        yield 1, "the judged claims have no section of their own"
     else:
         fold = FOLD.fullmatch(claims[1])
         if not fold:

@@ -65,7 +65,7 @@ def test_what_the_checks_read_is_there() -> None:
 
 
 SET_UP = "[set up](../index.md#set-up)\n\n"
-CLAIMS = '\n## What the claims come to\n\n<details class="answers" markdown="1">\n'
+CLAIMS = '\n## The claims, judged\n\n<details class="answers" markdown="1">\n'
 LINK = "[1](RESULTS.md#a)"
 # A page's name, its text, and the check that finds the fault, at that line.
 PLANTS = [
@@ -103,7 +103,7 @@ PLANTS = [
     ("labs/03-a.md", f"\n`{lab_checks.CITATION.findall(lab_checks.finished_notes())[0]}`\n", 2,
      "check_reading_lab"),
     ("theory/02-a.md", "# A\n", 1, "check_theory_before_lab_03"),
-    ("theory/02-a.md", "\n## What the claims come to\n\n| a |\n\n## B\n", 2,
+    ("theory/02-a.md", "\n## The claims, judged\n\n| a |\n\n## B\n", 2,
      "check_theory_before_lab_03"),
     ("theory/02-a.md", "\n\n[n](../../experiments/35-reading-notes/n.md)\n", 3,
      "check_theory_before_lab_03"),

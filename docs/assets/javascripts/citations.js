@@ -1,11 +1,14 @@
-/* Opens a citation's card on hover, focus or tap; Escape, or leaving, closes it.
+/* Opens the card of a citation, or of a term of the glossary, on hover, focus or tap; Escape, or
+ * leaving, closes it.
  *
- * A card is a piece of the site, fetched when it is first asked for. A mouse's click follows the
- * permalink; a tap opens the card first, and the card holds the permalink. */
+ * A citation's card is a piece of the site, fetched when it is first asked for; a term's card is its
+ * row of the glossary. A mouse's click follows the link; a tap opens the card first, and the card
+ * holds the permalink, or the link to the page that introduces the term. */
 (function () {
   "use strict";
 
   const DELAY = 150; // milliseconds: a pointer that only passes opens nothing
+  const OPENS = "a.citation[data-card], .md-content a[href*='reference/glossary/#']";
   const MARGIN = 12; // pixels between a card and the window's edges
   const GAP = 4; // pixels between a card and its link
   const answers = new Map();
@@ -42,25 +45,44 @@
     return answers.get(address);
   }
 
+  /* Return the card that a link opens, without its place. */
+  async function make(link) {
+    const made = document.createElement("span");
+    if (link.dataset.card) {
+      made.className = "citation-card";
+      made.dataset.mark = link.dataset.mark || ""; // the page's style hides a card without its mark
+      made.setAttribute("aria-label", link.title);
+      made.innerHTML = await text(link.dataset.card); // made and escaped when the site was built
+      return made;
+    }
+    const [address, name] = link.href.split("#");
+    const glossary = new DOMParser().parseFromString(await text(address), "text/html");
+    const cells = glossary.getElementById(decodeURIComponent(name)).closest("tr").cells;
+    const [term, meaning, page] = [...cells].map((cell) => cell.textContent.trim());
+    const title = Object.assign(document.createElement("b"), { textContent: term });
+    const lead = cells[2].querySelector("a").getAttribute("href");
+    const more = Object.assign(document.createElement("a"), { href: new URL(lead, address), textContent: page });
+    made.className = "term-card";
+    made.setAttribute("aria-label", term);
+    made.append(title, ` ${meaning} `, more);
+    return made;
+  }
+
   async function open(link) {
     if (owner === link) return;
     close(false);
     owner = link;
-    let html;
+    let made;
     try {
-      html = await text(link.dataset.card);
+      made = await make(link);
     } catch {
       if (owner === link) owner = null;
-      return; // the permalink still works
+      return; // the link still works
     }
     if (owner !== link) return;
-    card = document.createElement("span");
-    card.className = "citation-card";
+    card = made;
     card.id = "citation-card";
-    card.dataset.mark = link.dataset.mark || ""; // the page's style hides a card without its mark
     card.setAttribute("role", "dialog");
-    card.setAttribute("aria-label", link.title);
-    card.innerHTML = html; // made and escaped when the site was built
     card.style.cssText = MEASURED; // else it would widen the page until it is placed
     link.after(card);
     offerCopies(card);
@@ -122,7 +144,7 @@
     timer = setTimeout(action, DELAY);
   }
 
-  const linkOf = (event) => event.target.closest && event.target.closest("a.citation[data-card]");
+  const linkOf = (event) => event.target.closest && event.target.closest(OPENS);
   const inside = (node) => node && owner && (owner.contains(node) || (card && card.contains(node)));
 
   document.addEventListener("pointerover", (event) => {

@@ -30,8 +30,9 @@
     block.dataset.wide = "";
   }
 
-  function mark() {
-    for (const element of document.querySelectorAll(WIDE)) {
+  function mark({ target }) {
+    const part = target.matches?.("figure") ? target : document;
+    for (const element of part.querySelectorAll(WIDE)) {
       widen(element);
       if (hidden(element) > 0) element.tabIndex = 0;
       else element.removeAttribute("tabindex");
@@ -40,6 +41,11 @@
   }
 
   for (const event of ["load", "resize", "diagrams-drawn"]) window.addEventListener(event, mark);
+  let next = 0;
+  document.addEventListener("drawn", ({ target }) => { // a figure, whose control was turned
+    cancelAnimationFrame(next);
+    next = requestAnimationFrame(() => mark({ target }));
+  });
   document.addEventListener("toggle", mark, true); // a folded part has no width until it is opened
   document.addEventListener("scroll", ({ target }) => {
     if (target !== document && target.matches(WIDE)) showEdges(target);

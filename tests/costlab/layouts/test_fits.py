@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 from costlab.cli import bench
-from costlab.layouts import memory
+from costlab.layouts import memory, runs
 from costlab.layouts.model import Model, Plan, layers_of_stages
 from costlab.layouts.model_config import model_from
 from costlab.layouts.stack_memory import (
     GIB,
     estimate,
+    plan_of,
     published_ranks,
     usable_bytes,
+    worst_rank,
 )
 from shardlab.pipeline.schedule import by_name, interleaved
 from shardlab.proofs.schedules.timeline import peak_live
@@ -103,6 +106,12 @@ def test_the_bench_page_says_what_was_chosen_after_the_rows_were_read(
         if run.source == "torchtitan" and measured
     ]
     assert f"{100 * np.mean(summed):.1f} %" in text
+    monkeypatch.undo()
+    ranks = [(run.card, worst_rank(*plan_of(run))) for run in runs.unseen()]
+    verdicts = [estimate(held).verdict(usable_bytes(card)) for card, held in ranks]
+    sentence = r"(\d+) (?:rows|filas) (?:of|de) \[DGX Cloud\].*? (\d) (?:are|reciben)"
+    words = re.search(sentence, " ".join(text.split()))
+    assert words and words.groups() == (str(len(verdicts)), str(verdicts.count("does not fit")))
 
 
 def test_fsdp_on_a_pipeline_keeps_a_stage_gathered_and_a_chunks_gradients() -> None:
@@ -152,6 +161,19 @@ def test_measured_runs_move_the_estimate(tmp_path: Path) -> None:
     ]
     assert abs(likely[1] - 45) < abs(likely[0] - 45)
     assert likely[2] != likely[1]
+
+
+def test_an_own_run_has_the_options_ranks_in_its_own_layout(tmp_path: Path) -> None:
+    options = "--sequence 8192 --tensor 4 --zero 1 --output-format json"
+    answer = json.loads(fits(tmp_path, f"{options} --measured tensor=8,gib=30").stdout)
+    model = model_from(tmp_path, (), {})
+    two, one = (
+        Plan(tensor=tensor, data=8 // tensor, global_batch=8 // tensor, sequence=8192, zero=1,
+             pad=128)
+        for tensor in (4, 8)
+    )  # fmt: skip
+    own = [(worst_rank(model, one), 30 * GIB)]
+    assert answer["likely"] == pytest.approx(estimate(worst_rank(model, two), own).likely)
 
 
 def test_stages_needn_t_be_equal_and_interleaved_ones_have_every_pth_piece() -> None:
@@ -213,6 +235,8 @@ def test_every_stage_has_as_many_micro_batches_alive_as_in_shardlabs_schedule(
         ("--global-batch 3", "do not divide a global batch of 3"),
         ("--measured -3", "write GIB"),
         ("--measured tensr=2,gib=3", "write GIB"),
+        ("--measured tensor=x,gib=3", "write GIB"),
+        ("--measured tensor=3,gib=3", "does not divide 8 ranks"),
         ("--measured nan", "write GIB"),
     ],
 )

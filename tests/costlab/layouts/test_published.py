@@ -6,6 +6,7 @@ import pytest
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Scores
+from costlab.layouts.predict import predict
 from pages.runs import predictions
 
 SMALL = {"Korthikanti et al.", "Megatron-LM", "torchtitan"}
@@ -79,6 +80,17 @@ def test_the_terms_of_a_layer_are_the_work_over_the_data_sheets_rates() -> None:
     assert work["reduced"] == pytest.approx(6 * 2 * 7 / 8 * 2 * tokens * 1024 / 450e9)
     assert work["gathered"] == pytest.approx(3 * 2 * weights / 2 / 50e9)
     assert work["micro-batches"] == 4
+
+
+def test_rows_that_no_fit_has_seen_are_inside_their_intervals() -> None:
+    unseen = runs.unseen()
+    fitted = {run.source for run in (*runs.timed(), *runs.timed(experts=True))}
+    assert not fitted & {run.source for run in unseen}
+    steps = predict(unseen)
+    off = [abs(step.seconds / run.seconds - 1) for run, step in zip(unseen, steps, strict=True)]
+    assert np.median(off) <= 0.12
+    assert all(step.low <= run.seconds <= step.high
+               for run, step in zip(unseen, steps, strict=True))  # fmt: skip
 
 
 def test_experts_multiply_their_rows_and_are_sent_them() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.record.quantity import count, format_metric, size_name, spread
+from costlab.record.quantity import count, format_metric, spread
 from costlab.record.result import How, Metric
 
 
@@ -66,9 +66,3 @@ def test_what_is_derived_says_it_where_it_has_a_spread_and_a_dash_where_not() ->
     plain = Metric(id="a", value=1, unit="s", how="derived")
     assert count(plain) == "–"
     assert count(Metric(id="a", value=1, unit="s", how="derived", low=1, high=2, samples=7)) == "7"
-
-
-def test_a_size_is_written_in_binary_units() -> None:
-    assert [size_name(n) for n in (512, 1024, 1500, 1 << 20, 3 << 19)] == [
-        "512 B", "1 KiB", "1500 B", "1 MiB", "1536 KiB",
-    ]  # fmt: skip

@@ -9,6 +9,7 @@ from notelab.book.discovery import select_labs
 from notelab.check import check_labs
 from notelab.commands import fixing, pinning
 from notelab.errors import NotelabError
+from notelab.finding import Finding
 from notelab.lab.lab import load
 from notelab.repin import migrate
 from tests.notelab.page.test_citation_forms import WORK, Lab, self_citing_lab
@@ -42,10 +43,14 @@ def edit(lab: Lab, old: str, new: str) -> None:
     work.write_text(work.read_text().replace(old, new, 1))
 
 
+def check(lab: Lab) -> list[Finding]:
+    """Check without locking again."""
+    return check_labs({lab.folder: None}, lab.bench()).findings
+
+
 def find(lab: Lab) -> list[tuple[str, str]]:
     """Check without locking again; return code and what was expected."""
-    report = check_labs({lab.folder: None}, lab.bench())
-    return [(finding.code, finding.expected) for finding in report.findings]
+    return [(finding.code, finding.expected) for finding in check(lab)]
 
 
 def note(lab: Lab) -> str:
@@ -84,15 +89,39 @@ def test_a_quotation_of_lines_that_moved_waits_for_the_fix(worktree_lab: Lab) ->
     assert find(worktree_lab) == []
 
 
-def test_code_that_moves_to_another_file_is_found_there(worktree_lab: Lab) -> None:
+def test_a_symbol_that_the_lock_holds_has_the_labs_own_form(worktree_lab: Lab) -> None:
+    lab_file = worktree_lab.folder / "lab.toml"
+    lab_file.write_text(lab_file.read_text().replace("[lab]", '[lab]\nstyle = "canonical"', 1))
+    assert find(worktree_lab)[0] == ("N233", "`pkg/work.py:L4-L6`")
+    fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
+    assert "`pkg/work.py:L4-L6`" in note(worktree_lab)
+    assert "`pkg/work.py#add_two`" in note(worktree_lab) and find(worktree_lab) == []
+
+
+def move_add_one(lab: Lab) -> None:
+    """Move a function to another file."""
     function = WORK[WORK.index("def add_one") : WORK.index("def add_two")]
-    edit(worktree_lab, function, "")
-    worktree_lab.root.joinpath("lib").mkdir()
-    worktree_lab.root.joinpath("lib/sums.py").write_text(f'"""Sums."""\n\n\n\n{function}')
-    assert find(worktree_lab) == [("N218", "`lib/sums.py:L5-L7`")]
+    edit(lab, function, "")
+    lab.root.joinpath("lib").mkdir()
+    lab.root.joinpath("lib/sums.py").write_text(f'"""Sums."""\n\n\n\n{function}')
+
+
+def test_code_that_moves_to_another_file_is_found_there(worktree_lab: Lab) -> None:
+    move_add_one(worktree_lab)
+    (finding,) = check(worktree_lab)
+    assert (finding.code, finding.expected) == ("N218", "`lib/sums.py:L5-L7`")
+    assert finding.help == "`shardbook check --fix --write` cites them there"
     fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True)
     assert "`lib/sums.py:5-7`" in note(worktree_lab)
     assert find(worktree_lab) == []
+
+
+def test_ranges_of_one_path_whose_lines_part_need_a_citation_each(worktree_lab: Lab) -> None:
+    write(worktree_lab, "`add_one` and `add_two` add (`pkg/work.py:4-6, 9-11`).")
+    worktree_lab.check()
+    move_add_one(worktree_lab)
+    helps = {finding.help for finding in check(worktree_lab)}
+    assert helps == {"one path can't serve lines of two files; write a citation for each file"}
 
 
 def test_a_renamed_file_is_found(worktree_lab: Lab) -> None:
@@ -210,6 +239,9 @@ def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
     (shallow / ".git").mkdir()
     write(clone, NOTE.partition(" Twice")[0])
     assert find(clone) == [("N212", "")]  # of the sentence that was removed
+    (shallow / ".git").rmdir()
+    with pytest.raises(NotelabError, match="the lab is in no git repository"):
+        find(clone)
 
 
 def test_links_to_ones_own_repository_follow_the_working_tree(worktree_lab: Lab) -> None:

@@ -79,7 +79,7 @@ def test_a_diagram_beyond_the_budget_is_a_finding(scratch: Scratch, clock: Clock
 
 
 def test_a_page_of_many_long_paragraphs_is_read_up_to_a_budget_and_the_rest_said() -> None:
-    page = FRONT + "\n\n".join(["[" * 9_900] * 20)
+    page = FRONT + "\n\n".join(["[" * 10_000] * 20)
     unread = read(page).unread
     assert [marker.description for marker in unread] == [
         "has too many long paragraphs; this one and the rest are not read"

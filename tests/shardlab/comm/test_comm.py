@@ -7,7 +7,7 @@ import torch
 
 from shardlab.comm import Axis, CollectiveError, World
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 LINKS = ["torch", "fast-gloo", "shared-memory", "staged"]
 PLAIN = ("torch", "fast-gloo", "staged")  # whose all-reduce is gloo's own

@@ -24,7 +24,7 @@ from shardlab.comm import Axis, CollectiveError, World
 from shardlab.comm.host import state_of
 from shardlab.links import mapped_file
 from tests.limits import LIMIT
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 SIZE, VICTIM = 3, 1
 TIMEOUT = 3.0  # seconds: what a rank may take to give up on one that says nothing, and say why

@@ -20,7 +20,7 @@ from shardlab.comm.axis import Kind
 from shardlab.data_parallel.buckets import assign_buckets
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.data_parallel.replicas import ReplicaError
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 SHARES = 8  # samples: one a rank on eight ranks, all on one
 F64 = torch.float64

@@ -13,7 +13,7 @@ from shardlab.comm import Axis, World
 from shardlab.data_parallel.gradient_norm import clip, gradient_norm, select_counted
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import Sharding, mark
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 F64 = torch.float64
 GRIDS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (2, 4), (8, 1), (1, 8)]  # tensor, pipeline

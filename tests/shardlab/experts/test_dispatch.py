@@ -30,7 +30,7 @@ from shardlab.layers.init import Init
 from shardlab.layers.sharding import copies_of, sharding_of
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.difference import difference, random_like
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 H, E = 6, 4
 INIT = Init(std=0.5, dtype=torch.float64)

@@ -16,7 +16,7 @@ from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.training.step import StepGradients
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"count": 0}, "top_k = 2 of 0 experts: choose at least one expert"),

@@ -25,7 +25,7 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.training.step import StepGradients
 from tests.shardlab.difference import difference
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 STEPS, BATCH, CLIP = 3, 8, 0.4
 CONFIG = GPTConfig(

@@ -22,7 +22,7 @@ from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError, slices
 from tests.shardlab.fsdp_models import gathered, sliced
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.training.test_checkpoint import fake_gradient
 
 CONFIG = GPTConfig(

@@ -33,7 +33,7 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy

@@ -32,7 +32,7 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST
 S = ShardingStrategy

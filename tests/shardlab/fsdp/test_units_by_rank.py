@@ -18,7 +18,7 @@ from shardlab.fsdp.life_cycle import ParameterState
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import random_like
 from tests.shardlab.fsdp_models import gathered_gradients
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 HIDDEN, STEPS = 6, 3
 

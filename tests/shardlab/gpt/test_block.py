@@ -14,7 +14,7 @@ from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layer_twins import layer_errors
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import ReferenceBlock
 
 S, B, H, HEADS = 8, 2, 16, 8

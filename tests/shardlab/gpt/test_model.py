@@ -33,7 +33,7 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.sharding import load_whole, whole
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import ReferenceGPT, random_weights, relative_error
 
 SIZES = [1, 2, 4, 8]

@@ -20,7 +20,7 @@ from shardlab.comm import World
 from shardlab.grid.grid import Grid
 from shardlab.grid.layout import Layout
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-pp-ep"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from pages.runs import lab_01, lab_04
+from pages import ranks
+from pages.runs import lab_01
 from shardlab.comm import World
 from tests.shardlab.pool import Pool
 
@@ -22,7 +23,7 @@ def run_seeded(world: World, body: Callable[..., Any], *arguments: Any) -> Any:
 @pytest.fixture
 def pages_on_pool(pool: Callable[[int], Pool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tools that write lab pages run their ranks in the pool, not in new processes."""
-    for tool in (lab_01, lab_04):
+    for tool in (lab_01, ranks):
         monkeypatch.setattr(
             tool, "run_on_ranks", lambda size, *call: pool(size).run(run_seeded, *call)
         )

@@ -25,8 +25,7 @@ from shardlab.data.writer import Writer
 from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT
 from shardlab.layers.sharding import whole_parameters
-from tests.shardlab.on_ranks import on_ranks
-from tests.shardlab.pool import Pool
+from tests.shardlab.pool import Pool, on_ranks
 from tests.shardlab.reference import ReferenceGPT
 
 Pools = Callable[[int], Pool]

@@ -12,7 +12,7 @@ from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 S, B, V = 4, 3, 16

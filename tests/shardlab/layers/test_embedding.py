@@ -17,7 +17,7 @@ from shardlab.layers.draw import keyed_normal
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import sharding_of, whole
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 3, 6

@@ -12,7 +12,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.layers import ops
 from shardlab.layers.matmul import fuse
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=29, sequence=8, dtype=torch.float64)
 CROSSES = {"copy_to", "reduce_from", "all_gather", "reduce_scatter"}

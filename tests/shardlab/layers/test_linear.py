@@ -20,7 +20,7 @@ from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import load_whole, whole
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 SIZES = [1, 2, 4, 8]

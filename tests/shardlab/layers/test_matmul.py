@@ -16,7 +16,7 @@ from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.matmul import fuse
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layers.test_linear import EXACT, FP64, B, F, H, S, noise
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 

@@ -11,7 +11,7 @@ from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.norm import LayerNorm
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 2, 6

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.layers import ops
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 # name, the call, how many times larger dim 0 of the input must be than 3, input and output relation
 PAIRS: list[tuple[str, Callable[[Tensor, Axis], Tensor], str, str]] = [

@@ -16,7 +16,7 @@ from shardlab.layers.draw import keyed_normal
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=8, vocab=13, sequence=8)
 

@@ -22,7 +22,7 @@ from shardlab.layers.embedding import VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import whole
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 S, B, H, F = 4, 2, 8, 12
 EXACT = 1e-12

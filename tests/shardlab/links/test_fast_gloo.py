@@ -12,7 +12,7 @@ from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.links.fast_gloo import COPIED_BYTES, FastGlooLink
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,

@@ -23,7 +23,7 @@ from shardlab.comm.pending import PeerLostError
 from shardlab.links import mapped_file, shared_memory
 from shardlab.links.shared_memory import SharedMemoryLink
 from tests.limits import LIMIT
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 SLOT = 4096  # bytes: one page
 DTYPES = (

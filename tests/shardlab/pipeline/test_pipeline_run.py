@@ -23,8 +23,8 @@ from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding
-from tests.shardlab.on_ranks import on_ranks
 from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named
+from tests.shardlab.pool import on_ranks
 
 STEPS = 10
 Values = Mapping[str, Mapping[str, Tensor]]

@@ -18,9 +18,9 @@ from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding
-from tests.shardlab.on_ranks import on_ranks
 from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
 from tests.shardlab.pipeline.test_pipeline_run import Differences
+from tests.shardlab.pool import on_ranks
 
 
 class Saving(torch.autograd.Function):

@@ -13,17 +13,24 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardlab.comm import Pending
 from shardlab.pipeline.action import (
     Backward,
+    Exchange,
     Forward,
+    Receive,
     ScheduleError,
+    Send,
     Weight,
     computes,
+    name,
     parts,
 )
+from shardlab.pipeline.neighbours import RECEIVES, Neighbours
 from shardlab.pipeline.schedule import (
     by_name,
     forward_only,
@@ -299,3 +306,19 @@ def test_mermaid_gets_a_section_a_stage_and_times_that_it_reads_alike_at_both_en
     assert lines[-3:] == ["  section stage 1", "  F0 : 1000, 2000", "  B0 : active, 2000, 3000"]
     halves = picture.mermaid(simulate(one_forward_one_backward(2, 1), forward=0.5), "halves")
     assert halves.endswith("F0 : 500, 1000\n  B0 : active, 1000, 2000")
+
+
+def test_an_exchange_is_named_by_its_messages() -> None:
+    exchange = Exchange((Send(Forward(0)),), (Receive(Backward(1, 1)),))
+    assert name(exchange) == "[SF0 RB1b]"
+
+
+def test_on_a_cpu_receives_are_started_before_their_turn() -> None:
+    actions = [part for m in range(5) for part in (Receive(Forward(m)), Forward(m))]
+    axis = MagicMock(rank=1, size=2)
+    axis.start_exchange.side_effect = lambda sends, receives, **_: [Pending(x) for x, _ in receives]
+    neighbours = Neighbours(axis, actions, 1, (((2,), torch.float32),), torch.device("cpu"))
+    for number in range(2):
+        neighbours.start([Receive(Forward(number))])
+    counts = [len(call.args[1]) for call in axis.start_exchange.call_args_list]
+    assert counts == [1 + RECEIVES, 1]

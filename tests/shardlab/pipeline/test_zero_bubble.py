@@ -25,7 +25,7 @@ from shardlab.pipeline.action import Schedule, ScheduleError, Weight
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from tests.shardlab.difference import differences, list_exceeding
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 CONFIG = GPTConfig(
     layers=4, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64

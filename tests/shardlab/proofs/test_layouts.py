@@ -92,7 +92,8 @@ def test_the_share_that_tensor_parallelism_sends_is_computed(page: str) -> None:
         shares.append([f"{each:.0%}".replace("%", " %") for each in share])
     plain, cut = shares
     for each, with_sequence in zip(plain, cut, strict=True):
-        assert f"{each} ({with_sequence})" in text
+        assert each in text
+        assert with_sequence in text
 
 
 @pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])

@@ -28,7 +28,7 @@ from shardlab.grid.grid import Grid
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.on_ranks import on_ranks
+from tests.shardlab.pool import on_ranks
 
 S, B, H, F, V = 4, 2, 8, 12, 24
 TOKENS = S * B

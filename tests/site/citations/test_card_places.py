@@ -8,15 +8,15 @@ from tests.site.reader import OpenReader, Reader
 
 NOTE = "experiments/35-reading-notes/megatron-tp-layers/"
 # Focus a link that stands at the start, in the middle or at the end of the window.
-FOCUS = """([number, block]) => {
-  const link = document.querySelectorAll("a.citation[data-card]")[number];
+FOCUS = """([number, block, links]) => {
+  const link = document.querySelectorAll(links || "a.citation[data-card]")[number];
   document.activeElement.blur();
   link.scrollIntoView({block, behavior: "instant"});
   link.focus({preventScroll: true});
 }"""
 # How far the open card reaches over each edge of what is seen, and how much of it is seen.
 PLACE = """() => {
-  const card = document.querySelector(".citation-card:not(.citation-card--open)");
+  const card = document.querySelector("#citation-card");
   if (!card) return null;
   const box = card.getBoundingClientRect(), view = window.visualViewport;
   const header = document.querySelector(".md-header").getBoundingClientRect().bottom;
@@ -69,6 +69,38 @@ def test_every_card_of_a_note_is_seen_whole_within_the_window(
         assert card["over"] <= 0, (number, card)
         assert card["height"] >= min(card["whole"], 96), (number, card)
         assert card["wide"] == before, "a card makes no page wider"
+
+
+TERMS = ".md-content a[href*='reference/glossary/#']"
+
+
+@pytest.mark.parametrize("window", ["a telephone", "a telephone on its side", "a desk"])
+@pytest.mark.parametrize("language", ["", "es/"])
+def test_a_terms_card_says_its_meaning_within_the_window(
+    open_reader: OpenReader, window: str, language: str
+) -> None:
+    width, height = WINDOWS[window]
+    reader = open_reader(viewport={"width": width, "height": height})
+    page = reader.read(f"{language}theory/01-collectives/")
+    links = page.locator(TERMS)
+    assert links.count() >= 5
+    for number in range(links.count()):
+        page.evaluate(FOCUS, [number, BLOCKS[number % len(BLOCKS)], TERMS])
+        reader.until("() => document.querySelector('a[aria-expanded]')")
+        card = page.evaluate(PLACE)
+        assert card["over"] <= 0 and card["wide"] <= width, (number, card)
+        assert card["height"] >= min(card["whole"], 60), (number, card)
+    page.evaluate(FOCUS, [0, "center", TERMS])
+    card = page.locator(".term-card")
+    name, rest = card.locator("b").inner_text(), card.inner_text()
+    assert name == "rank" and len(rest) > 60
+    assert (
+        card.locator("a").evaluate("a => a.href")
+        == f"{reader.served}{language}theory/01-collectives/"
+    )
+    page.keyboard.press("Escape")
+    assert not card.count()
+    assert page.request.get(links.first.evaluate("a => a.href")).ok  # and it still leads there
 
 
 def test_a_card_is_within_what_two_fingers_have_enlarged(open_reader: OpenReader) -> None:

@@ -63,7 +63,9 @@ def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(
             places = [place for *_, start, width in boxes for place in (start, start + width)]
             times = [100 * time / step.end for span in spans for time in (span.start, span.end)]
             assert places == pytest.approx(times, abs=1e-3)
-        assert answer["none"] == (at["guard"] == "fsdp2" and at["backward_prefetch"] != "pre")
+        never = at["guard"] == "fsdp2" and at["backward_prefetch"] != "pre"
+        assert answer["said"] == ({"backward_prefetch": WORDS["fsdp"]["always"]} if never else {})
+        assert not answer["isOld"]
 
 
 def test_the_units_of_a_step_have_the_bytes_of_their_models_blocks() -> None:
@@ -176,19 +178,41 @@ def test_pointing_and_arrows_light_the_groups_of_a_rank(reader: Reader) -> None:
     compare(at, grid.RANK)
 
 
-IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"tensor": 8, "data": 8, "context": 4}, "512 ranks"), ({"expert": 8}, "8 expert ranks"),
-    ({"order": grid.ORDERS[5], "expert": 2}, "put pp last"),
+IMPOSSIBLE: list[tuple[dict[str, Any], str, str]] = [
+    ({"expert": 8}, "expert", "8 expert ranks"), ({"expert": 2, "data": 1}, "data", "divide the 1"),
+    ({"expert": 2, "order": grid.ORDERS[5]}, "order", "put pp last"),
 ]  # fmt: skip
 
 
-def test_a_grid_that_cannot_be_is_refused_in_words(reader: Reader) -> None:
+def test_a_grid_that_cannot_be_is_refused_beside_its_field_and_leaves_the_old_one(
+    reader: Reader,
+) -> None:
     page = reader.read(PLACES["grid"])
-    for turn, said in IMPOSSIBLE:
-        [answer] = turn_controls(reader, "grid", [list((grid.INITIAL | turn).items())])
-        assert answer["none"]
-        assert said in page.locator("#figure-grid .play-warning").inner_text()
-        assert not page.locator(".grid-hosts").is_visible()
+    for turn, field, said in IMPOSSIBLE:
+        [answer] = turn_controls(reader, "grid", [list(turn.items())])
+        assert answer["isOld"]
+        assert list(answer["said"]) == [field]
+        assert said in answer["said"][field]
+        assert page.locator("#figure-grid .grid-rank").count() == 8
+
+
+def test_of_a_grid_of_4096_ranks_the_first_64_are_drawn_and_all_are_counted(
+    reader: Reader,
+) -> None:
+    at = dict.fromkeys(grid.DENSE, 8)
+    [answer] = turn_controls(reader, "grid", [list(at.items())])
+    assert answer["said"] == {
+        "pipeline": WORDS["grid"]["too-many"].format(ranks=4096, most=grid.MOST)
+    }
+    assert not answer["isOld"]
+    assert reader.page.locator("#figure-grid .grid-rank").count() == grid.MOST
+    rows = {row[0]: row[1:] for row in reader.page.evaluate(READ)["rows"]}
+    for row in grid.count_groups(grid.INITIAL | at, grid.RANK):
+        members, inside = rows[row.name]
+        assert members.startswith(f"[{', '.join(map(str, row.group[:4]))}")
+        assert members.endswith(f"{row.group[-1]}]")
+        if len(row.group) > 1:
+            assert inside == f"{row.inside} of {row.groups}"
 
 
 def test_the_address_has_the_settings_and_brings_them_back(reader: Reader) -> None:
@@ -211,13 +235,15 @@ def test_an_address_is_read_as_far_as_a_control_may_have_it(reader: Reader) -> N
     values = {n: page.locator(f"#figure-memory [name={n}]").input_value()
               for n in ("layers", "hidden", "ffn", "sequence")}  # fmt: skip
     assert values == {"layers": "80", "hidden": "8192", "ffn": "28672", "sequence": "4096"}
-    said = page.locator("#figure-memory > .play-note[role=status]").text_content()
-    for setting in ("layers=0", "heads=1.5", "data=-3", "hat=<b>"):
-        assert WORDS["controls"]["not-in-address"].format(setting=setting) in said
-    page.locator("#figure-memory .play-fold summary").first.click()
+    sentence = WORDS["controls"]["not-in-address"]
+    said = page.locator("#figure-memory .play-share .play-note").text_content()
+    assert said == sentence.format(setting="hat=<b>")
+    for name, value in (("layers", "0"), ("heads", "1.5"), ("data", "-3")):
+        said = page.locator(f"#figure-memory-{name}").text_content()
+        assert said == sentence.format(setting=f"{name}={value}")
     page.locator("#figure-memory [name=hidden]").fill("0")
     label = WORDS["memory"]["hidden"]
-    said = page.locator("#figure-memory > .play-note[role=status]").text_content()
+    said = page.locator("#figure-memory-hidden").text_content()
     assert said == WORDS["controls"]["not-between"].format(label=label, least=1, most=1 << 20)
 
 

@@ -20,12 +20,16 @@ from costlab.layouts.model import (
     layers_of_stages,
     refuse,
 )
-from costlab.layouts.model_config import FACTS, model_from
+from costlab.layouts.model_config import FACTS, model_from, number_options
 from costlab.layouts.runs import CARDS
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
 
 DEEPEST, SHOWN = 3, 5  # changes in a row that are tried; layouts that are listed
-OF_MODEL, OF_PLAN, PROGRAMS = (FACTS[name] for name in ("of-model", "of-plan", "programs"))
+PROGRAMS = FACTS["programs"]
+OF_MODEL, OF_PLAN = (
+    [name.replace("-", "_") for name in FACTS[table]] for table in ("of-model", "of-plan")
+)
+NUMBERS = (*OF_MODEL, *OF_PLAN, "ranks", "sequence", "global_batch")
 
 
 def moves(model: Model, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -84,41 +88,26 @@ def nearest(model: Model, plan: Plan, judge: Judge, room: float) -> list[Plan]:
     return []
 
 
-def parse_measured(text: str, model: Model, plan: Plan) -> tuple[Mapping[str, float], float]:
+def parse_measured(text: str, named: dict[str, Any]) -> tuple[Mapping[str, float], float]:
     """Return the counted worst rank and the measured bytes of `41.3` or `tensor=4,…,gib=41.3`.
 
     Raises:
         LayoutError: a name or a number is impossible.
     """
-    if "=" not in text:
-        text = f"gib={text}"
-    named = dict(part.partition("=")[::2] for part in text.split(","))
+    parts = (text if "=" in text else f"gib={text}").split(",")
+    own: dict[str, Any] = {
+        name.replace("-", "_"): value for name, _, value in (part.partition("=") for part in parts)
+    }
     try:
-        measured = float(named.pop("gib", "nan"))
-        settings: dict[str, Any] = {}
-        for name, value in named.items():
-            current = getattr(plan, name.replace("-", "_"))
-            kind = type(current)
-            settings[name.replace("-", "_")] = value == "true" if kind is bool else kind(value)
-    except (AttributeError, ValueError, TypeError):
+        measured = float(own.pop("gib", "nan"))
+        own = {name: int(value) if name in NUMBERS else value == "true" or value
+               for name, value in own.items()}  # fmt: skip
+    except ValueError:
         measured = float("nan")
-    refuse((not 0 < measured < 1 << 20,
+    refuse((not 0 < measured < 1 << 20 or own.keys() - named.keys(),
             f"--measured {text!r}: write GIB, or NAME=VALUE,…,gib=GIB with the names of options, "
             "as tensor=4,micro_batch=2,gib=41.3"))  # fmt: skip
-    share = settings.get("data", plan.data) * settings.get("micro_batch", plan.micro_batch)
-    settings.setdefault("global_batch", max(1, plan.global_batch // share) * share)
-    other = plan.changed(**settings)
-    check(model, other)
-    return worst_rank(model, other), measured * GIB
-
-
-def _numbers(options: Mapping[str, str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    def add(command: Callable[..., int]) -> Callable[..., int]:
-        for name, words in reversed(list(options.items())):
-            command = click.option(f"--{name}", type=int, help=words)(command)
-        return command
-
-    return add
+    return worst_rank(*_read(named | own)), measured * GIB
 
 
 @click.command("fits")
@@ -128,7 +117,7 @@ def _numbers(options: Mapping[str, str]) -> Callable[[Callable[..., int]], Calla
 @click.option("--config", type=click.Path(path_type=Path, exists=True),
               help="A model's config.json; options go before it.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
-@_numbers(OF_MODEL)
+@number_options(FACTS["of-model"])
 @click.option("--gated/--plain", default=None, help="The feed-forward network has a gate.")
 @click.option("--tied/--untied", default=None, help="The head uses the embedding's weight.")
 @click.option("--norm", help="layer or rms.")
@@ -137,7 +126,7 @@ def _numbers(options: Mapping[str, str]) -> Callable[[Callable[..., int]], Calla
 @click.option("--ranks", type=int, default=8, show_default=True, help="Cards.")
 @click.option("--sequence", type=int, default=2048, show_default=True, help="Tokens.")
 @click.option("--global-batch", type=int, help="Sequences of a step; a full pipeline.")
-@_numbers(OF_PLAN)
+@number_options(FACTS["of-plan"])
 @click.option("--layers-of-stages", metavar="N,N,…", help="Layers of each stage, if unequal.")
 @click.option("--sequence-parallel", is_flag=True, default=None,
               help="Tensor ranks share the tokens between linears.")  # fmt: skip
@@ -157,7 +146,7 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
     try:
         refuse((card not in CARDS, f"--card {card!r} is unknown; choose {', '.join(CARDS)}"))
         model, plan = _read(named)
-        own_runs = [parse_measured(text, model, plan) for text in measured]
+        own_runs = [parse_measured(text, named) for text in measured]
     except LayoutError as fault:
         raise click.UsageError(str(fault)) from None
     room, stages = usable_bytes(card), memory.all_ranks(model, plan)
@@ -195,12 +184,10 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
 
 
 def _read(named: dict[str, Any]) -> tuple[Model, Plan]:
-    of_model = [*(name.replace("-", "_") for name in OF_MODEL), "gated", "tied", "norm", "bias",
-                "dropout"]  # fmt: skip
+    of_model = (*OF_MODEL, "gated", "tied", "norm", "bias", "dropout")
     model = model_from(named["config"], named["ignore"], {name: named[name] for name in of_model})
     asked: dict[str, Any] = dict(PROGRAMS[named["program"]])
-    of_plan = [*(name.replace("-", "_") for name in OF_PLAN), "sequence_parallel", "recompute",
-               "attention", "sequence", "global_batch"]  # fmt: skip
+    of_plan = (*OF_PLAN, "sequence_parallel", "recompute", "attention", "sequence", "global_batch")
     asked |= {name: named[name] for name in of_plan if named[name] is not None}
     if layers := named["layers_of_stages"]:
         refuse((not all(part.strip().isdigit() for part in layers.split(",")),

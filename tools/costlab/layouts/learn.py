@@ -146,12 +146,12 @@ def _pick(work: Mapping[str, NDArray[Any]], rows: NDArray[Any]) -> dict[str, NDA
 
 
 def with_own_runs(rows: Rows, count: int) -> dict[str, Array]:
-    """Return the errors that remain in each source when `count` of its runs are one's own."""
+    """Return the errors that remain in each larger source when `count` of its runs are own."""
     random = np.random.default_rng(0)
     remain = {}
     for name in sorted(set(rows.source)):
         index = np.flatnonzero(rows.source == name)
-        if len(index) < FEWEST and count:
+        if len(index) < FEWEST:
             continue
         errors = []
         for _ in range(DRAWS if count else 1):
@@ -266,7 +266,7 @@ def score() -> tuple[Fitted, Scores]:
         Fitted(dict(zip(NAMES, np.round(fits[""], 4).tolist(), strict=True)), interval,
                interval_of_experts, len(rows.runs), len(limit)),
         Scores(_tables(rows.publication, rows.missed, inside),
-               _score("", rows.missed, float(np.mean(inside))),
+               score_errors("", rows.missed, float(np.mean(inside))),
                _tables(rows.source, rows.missed, inside), by_own_runs,
                [Regret(name, *regret(rows, name)) for name in SWEPT],
                _tables(experts.publication, experts.missed, held), experts_by_own_runs),
@@ -274,32 +274,28 @@ def score() -> tuple[Fitted, Scores]:
 
 
 def _tables(labels: NDArray[Any], missed: Array, inside: NDArray[Any]) -> list[Score]:
-    return [_score(name, missed[labels == name], float(np.mean(inside[labels == name])))
+    return [score_errors(name, missed[labels == name], float(np.mean(inside[labels == name])))
             for name in sorted(set(labels))]  # fmt: skip
 
 
 def _after_own_runs(rows: Rows) -> tuple[dict[int, float], dict[int, Score]]:
     interval, scores = {}, {}
     for count in OWN_RUNS:
-        remain = {name: errors for name, errors in with_own_runs(rows, count).items()
-                  if np.sum(rows.source == name) >= FEWEST}  # fmt: skip
+        remain = with_own_runs(rows, count)
         shares = coverage(remain)
         interval[count] = round(widen(remain), 4)
-        scores[count] = _mean(str(count), [_score(name, errors, shares[name])
-                                           for name, errors in remain.items()])  # fmt: skip
+        of_sources = [score_errors(name, errors, shares[name]) for name, errors in remain.items()]
+        scores[count] = average(of_sources, str(count))
     return interval, scores
 
 
-def _score(name: str, errors: Array, covered: float) -> Score:
+def score_errors(name: str, errors: Array, covered: float) -> Score:
+    """Return how wrong predictions are, from errors in logarithms."""
     off = np.abs(np.expm1(errors))
     return Score(str(name), len(errors), float(np.median(off)), float(off.mean()), covered)
 
 
-def _mean(name: str, scores: Sequence[Score]) -> Score:
+def average(scores: Sequence[Score], name: str = "") -> Score:
+    """Return the mean over publications, each of which counts alike."""
     median, mean, covered = np.mean([(s.median, s.mean, s.covered) for s in scores], axis=0)
     return Score(name, sum(s.rows for s in scores), float(median), float(mean), float(covered))
-
-
-def average(scores: Sequence[Score]) -> Score:
-    """Return the mean over publications, each of which counts alike."""
-    return _mean("", scores)

@@ -27,37 +27,28 @@ from costlab.layouts.terms import (
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
 
-def letters(model: Model, plan: Plan) -> dict[str, float]:
-    """Return the size of each dimension, of the whole model and one micro-batch."""
-    return {
-        "S": plan.sequence, "s": plan.sequence / plan.context, "b": plan.micro_batch,
-        "h": model.hidden, "a": model.heads, "q": model.query, "g": model.key, "f": model.ffn,
-        "v": padded_words(model, plan), "k": model.top_k, "e": model.experts,
-        "x": model.shared_ffn, "y": model.expert_ffn,
-    }  # fmt: skip
-
-
 def padded_words(model: Model, plan: Plan) -> int:
     """Return the words of the padded vocabulary, which the tensor ranks share equally."""
     multiple = plan.pad * plan.tensor
     return -(-model.vocabulary // multiple) * multiple
 
 
-def rank_elements(term: Term, model: Model, plan: Plan) -> float:
-    """Return the elements of a term that a rank has, of one layer and micro-batch."""
-    size = letters(model, plan)
+def term_bytes(term: Term, model: Model, plan: Plan) -> float:
+    """Return the bytes of a term on a rank, of one layer and micro-batch."""
+    size = {
+        "S": plan.sequence, "s": plan.sequence / plan.context, "b": plan.micro_batch,
+        "h": model.hidden, "a": model.heads, "q": model.query, "g": model.key, "f": model.ffn,
+        "v": padded_words(model, plan), "k": model.top_k, "e": model.experts,
+        "x": model.shared_ffn, "y": model.expert_ffn,
+    }  # fmt: skip
     shared = plan.tensor if plan.sequence_parallel else 1
     # The ranks that share an expert all receive its rows, and each keeps its part of the columns.
     cut: dict[str, float] = {
         "always": plan.tensor, "sequence": shared, "never": 1, "expert": shared,
         "groups": min(plan.tensor, model.kv_heads), "rows": shared / plan.expert_tensor,
     }  # fmt: skip
-    return term.number * prod(size[letter] for letter in term.of) / cut[term.cut]
-
-
-def term_bytes(term: Term, model: Model, plan: Plan) -> float:
-    """Return the bytes of a term on a rank, of one layer and micro-batch."""
-    return (term.width or plan.activation) * rank_elements(term, model, plan)
+    width = term.number * (term.width or plan.activation)
+    return width * prod(size[letter] for letter in term.of) / cut[term.cut]
 
 
 def layer_parameters(model: Model, plan: Plan, layer: int) -> tuple[int, int]:

@@ -7,10 +7,11 @@ without a word. `--ignore KEY` accepts it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
 from costlab.layouts.model import LayoutError, Model, refuse
@@ -88,3 +89,16 @@ def model_from(path: Path | None, ignored: Collection[str], named: dict[str, Any
     for name in ("layers", "hidden", "heads", "vocabulary"):
         refuse((name not in settings, f"--{name} is missing: name it, or a --config that has it"))
     return Model(**settings)
+
+
+def number_options(
+    options: dict[str, dict[str, Any]],
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return a decorator that gives a command these options, which are whole numbers."""
+
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        for name, settings in reversed(options.items()):
+            command = click.option(f"--{name}", type=int, **settings)(command)
+        return command
+
+    return add

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.model import refuse
-from costlab.layouts.model_config import model_from
+from costlab.layouts.model_config import model_from, number_options
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
@@ -84,9 +84,8 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
 def flops_per_token(run: Run) -> float:
     """Return a token's operations in forward and backward, without recomputation."""
     dim = run.head_size or run.hidden // run.heads
-    layer = run.hidden * (
-        2 * dim * (run.heads + run.kv_heads) + (2 + run.gated) * run.ffn * max(1, run.top_k)
-    )
+    ffn = (2 + run.gated) * run.ffn * max(1, run.top_k)
+    layer = run.hidden * (2 * dim * (run.heads + run.kv_heads) + ffn)
     attention = 6 * run.layers * run.sequence * run.heads * dim  # half of the square
     return 6 * (run.layers * layer + run.hidden * run.vocabulary) + attention
 
@@ -151,12 +150,6 @@ def estimate_gb(run: Run) -> float:
     return estimate(worst_rank(*plan_of(run))).likely / 1e9
 
 
-def _options(command: Callable[..., int]) -> Callable[..., int]:
-    for name, option in reversed(FACTS["options"].items()):
-        command = click.option(f"--{name}", type=int, **option)(command)
-    return command
-
-
 @click.command("predict")
 @click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
 @click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
@@ -164,7 +157,7 @@ def _options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="A model's config.json; options go before it.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="KEY", help="An unknown key of config.json.")
-@_options
+@number_options(FACTS["options"])
 @click.option("--gated/--plain", default=None, help="The feed-forward layer has a gate.")
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
 @click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")

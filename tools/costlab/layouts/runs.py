@@ -176,8 +176,14 @@ def published() -> list[Run]:
 
 
 def timed(experts: bool = False) -> list[Run]:
-    """Return the published runs with a time, of dense models or of models with experts."""
-    return [run for run in published() if run.outcome == "ran" and bool(run.experts) == experts]
+    """Return the runs that are fitted, of dense models or of models with experts."""
+    ran = [run for run in published() if run.outcome == "ran" and bool(run.experts) == experts]
+    return [run for run in ran if "unseen" not in sources()[run.source]]
+
+
+def unseen() -> list[Run]:
+    """Return the published runs that no fit has seen."""
+    return [run for run in published() if "unseen" in sources()[run.source]]
 
 
 def sources() -> dict[str, dict[str, Any]]:

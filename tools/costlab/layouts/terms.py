@@ -24,7 +24,7 @@ class Term(NamedTuple):
         key: the term's name, which pages translate.
         number: the factor of the product.
         of: the letters of the product, such as "sbh".
-        cut: which ranks share it; see `memory.rank_elements`.
+        cut: which ranks share it; see `memory.term_bytes`.
         width: bytes of an element; 0 for the plan's.
 
     """

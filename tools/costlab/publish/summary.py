@@ -6,7 +6,7 @@ from costlab.record import options
 from costlab.record.attribution import attribute
 from costlab.record.names import Name, Wanted
 from costlab.record.noise import describe
-from costlab.record.quantity import count, format_metric, format_value, size_name, spread
+from costlab.record.quantity import count, format_metric, format_value, spread
 from costlab.record.result import Metric, Result, ResultError, load
 from costlab.record.terminal import console, tabulate
 
@@ -99,7 +99,7 @@ def _curves(title: str, metrics: Mapping[Name, Metric]) -> None:
     links, rows = list(dict.fromkeys(name.link for name in metrics)), []
     heads = [head for link in links for head in (link, "[dim]spread[/]", "busbw", "back-to-back")]
     for size in sorted({name.size for name in metrics}):
-        cells = [size_name(size)]
+        cells = [format_value(float(size), "B")]
         by = {(name.link, name.mode): m for name, m in metrics.items() if name.size == size}
         for link in links:
             blocking, train = by.get((link, "blocking")), by.get((link, "back-to-back"))

@@ -49,14 +49,6 @@ def count(metric: Metric) -> str:
     return f"{metric.samples:,} / {launches}" if launches else f"{metric.samples:,}"
 
 
-def size_name(size: int) -> str:
-    """Return a size as "64 KiB"; what is no whole number of them, in bytes."""
-    for name, scale in _SIZES[:-1]:
-        if size >= scale and size % scale == 0:
-            return f"{size // int(scale)} {name}"
-    return f"{size} B"
-
-
 def per_cent(value: float) -> str:
     """Return a share as per cent, with a place more where it is small."""
     places = 0 if abs(value) >= 0.0995 or value == 0 else 1

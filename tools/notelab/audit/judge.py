@@ -19,7 +19,6 @@ from notelab.audit.mentions import (
 )
 from notelab.audit.repository import Repository
 from notelab.repin.changes import CitationChange, Place
-from notelab.repin.classify import classify_change
 from notelab.repin.version import CitedLines, Version, base_name
 
 State = Literal["right", "moved", "changed", "gone", "unknown"]
@@ -107,12 +106,7 @@ def _carry_from_dates(
     _, commit, old, fit = best
     names = old.outline.names_between(place.start, place.end)
     anchors = sorted({mention.name for mention in mentions} & names)
-    cited = CitedLines(old, place.start, place.end, anchors)
-    line_map = repository.line_map(old, new) if new else None
-    change = classify_change(
-        cited, new, line_map,
-        repository.other_files(commit).find, repository.moved_lines(commit),
-    )  # fmt: skip
+    change = repository.classify(CitedLines(old, place.start, place.end, anchors), new, commit)
     return _Carried(commit.rstrip("^"), old, fit, change, commit.rstrip("^") in dates)
 
 

@@ -204,7 +204,7 @@ def fold_name(name: str) -> str:
 
 def names_enclosing(version: Version, first: int, last: int, mention: Mention) -> bool:
     """Return whether a symbol around some lines has the name of a mention."""
-    symbol = version.outline.innermost(first, last)
+    symbol = version.innermost(first, last)
     while symbol is not None:
         if base_name(symbol.name) == mention.name:
             return True

@@ -6,11 +6,12 @@ from pathlib import Path
 from notelab.cited import outline
 from notelab.errors import NotelabError, display_path
 from notelab.lines import names_in, split_lines
-from notelab.repin.changes import Place
+from notelab.repin.changes import CitationChange, Place
+from notelab.repin.classify import classify_change
 from notelab.repin.line_map import LineMap, map_lines
 from notelab.repin.moved_lines import MovedLines
 from notelab.repin.other_files import OtherFiles
-from notelab.repin.version import Version
+from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import MAX_FILE_BYTES
 from notelab.sources.git.command import GitCommand, find_git_dir
 from notelab.sources.git.tree import explain_shallowness
@@ -46,6 +47,7 @@ class Repository:
             raise NotelabError("a repository with SHA-256 object names can't be read")
         self.oldest = ""  # a commit before all dates, so that the trees are compared only once
         self._versions: dict[str, Version] = {}
+        self._changes: dict[tuple[str | int, ...], CitationChange] = {}
         self._line_maps: dict[tuple[str, str], LineMap] = {}
 
     @cached_property
@@ -119,17 +121,21 @@ class Repository:
         lines = split_lines(self.read_blob(blob))[place.start - 1 : place.end] if blob else []
         return not names.isdisjoint(names_in(b"\n".join(lines).decode("utf-8", "replace")))
 
-    def moved_lines(self, old: str) -> MovedLines:
-        """Return what finds lines of an old commit by their text."""
-        return self._moved_lines(self.oldest or old)
+    def classify(self, cited: CitedLines, new: Version | None, commit: str) -> CitationChange:
+        """Return how a citation changed since a commit; of equal ones, the first is classified."""
+        blobs = cited.old.blob, new.blob if new else ""
+        key = *blobs, cited.old.path, cited.first, cited.last, *cited.anchors
+        if key not in self._changes:
+            line_map = self.line_map(cited.old, new) if new else None
+            other_files = self._other_files(self.oldest or commit)
+            moved_lines = self._moved_lines(self.oldest or commit)
+            change = classify_change(cited, new, line_map, other_files.find, moved_lines)
+            self._changes[key] = change
+        return self._changes[key]
 
     @cache  # noqa: B019
     def _moved_lines(self, old: str) -> MovedLines:
         return MovedLines(self.version, self.git, (old, self.commit))
-
-    def other_files(self, old: str) -> OtherFiles:
-        """Return what finds the files that took over a symbol since an old commit."""
-        return self._other_files(self.oldest or old)
 
     def find_renamed(self, path: str, old: str) -> Version | None:
         """Return what a file of an old commit was renamed to."""

@@ -14,6 +14,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
+from notelab.cited.range_fit import find_symbols
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
@@ -275,9 +276,8 @@ class Settling:
             )
             return msgspec.structs.replace(citation, problem=problem)
         name = citation.symbol.replace("::", ".")
-        symbols = [(each.name.replace("::", "."), each) for each in file.outline.symbols]
-        matches = [each for full, each in symbols if full == name]
-        matches = matches or [each for full, each in symbols if full.endswith(f".{name}")]
+        matches = find_symbols(file.outline, name)
+        matches = [each for each in matches if each.name == name] or matches
         if not matches and is_known:
             return lost  # the lock says what to look for in other files
         if len(matches) != 1:

@@ -98,6 +98,13 @@ def repository_root(folder: Path) -> Path:
 
 def _raise_first_fault(folder: Path, file: LabFile) -> None:
     """Raise the first fault of a lab file as an error."""
+    own = [name for name, source in file.sources.items() if source.path]
+    if own and not (repository_root(folder) / ".git").exists():
+        raise NotelabError(
+            f'{display_path(folder / LAB_FILE)}: sources.{own[0]} has path = ".", '
+            "but the lab is in no git repository",
+            hint="`git init`, or check a clone instead of an exported copy",
+        )
     if fault := next(_find_faults(file), None):
         problem, hint = fault
         raise NotelabError(f"{display_path(folder / LAB_FILE)}: {problem}", hint=hint)

@@ -84,11 +84,31 @@ class Version:
 
     def symbols_named(self, name: str) -> list[Symbol]:
         """Return the symbols with a full name; an overload and a setter share theirs."""
-        return [symbol for symbol in self.outline.symbols if symbol.name == name]
+        return self._symbols[0].get(name, [])
 
     def symbols_by_base_name(self, base: str) -> list[Symbol]:
         """Return the symbols with a base name, whatever encloses them."""
-        return [symbol for symbol in self.outline.symbols if base_name(symbol.name) == base]
+        return self._symbols[1].get(base, [])
+
+    @cached_property
+    def _symbols(self) -> tuple[dict[str, list[Symbol]], dict[str, list[Symbol]]]:
+        """Return the symbols by full name and by base name."""
+        by_name: dict[str, list[Symbol]] = {}
+        by_base: dict[str, list[Symbol]] = {}
+        for symbol in self.outline.symbols:
+            by_name.setdefault(symbol.name, []).append(symbol)
+            by_base.setdefault(base_name(symbol.name), []).append(symbol)
+        return by_name, by_base
+
+    def innermost(self, first: int, last: int) -> Symbol | None:
+        """Return the smallest symbol that contains all the lines, or None for the module."""
+        if (first, last) not in self._innermost:
+            self._innermost[first, last] = self.outline.innermost(first, last)
+        return self._innermost[first, last]
+
+    @cached_property
+    def _innermost(self) -> dict[tuple[int, int], Symbol | None]:
+        return {}
 
 
 def base_name(name: str) -> str:
@@ -107,7 +127,7 @@ class CitedLines(msgspec.Struct, dict=True):
     @cached_property
     def symbol(self) -> Symbol | None:
         """Return the innermost symbol around the lines, or None for the module."""
-        return self.old.outline.innermost(self.first, self.last)
+        return self.old.innermost(self.first, self.last)
 
     @property
     def symbol_name(self) -> str:
@@ -116,7 +136,7 @@ class CitedLines(msgspec.Struct, dict=True):
 
     def has_same_context(self, new: Version, first: int, last: int) -> bool:
         """Return whether new lines are in the same symbol and under the same conditions."""
-        symbol = new.outline.innermost(first, last)
+        symbol = new.innermost(first, last)
         is_same_symbol = self.symbol_name == (symbol.name if symbol else "")
         rows = zip((self.first, self.last), (first, last), strict=True)
         chains = (

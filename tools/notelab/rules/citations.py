@@ -129,7 +129,8 @@ class Judge:
         # A range that does not fit must be fixed first, so what the lock says is not reported.
         findings = findings or list(self.lock.findings(context, file))
         key = citation.key_in(file.source)
-        if self._lab.file.lab.style and (citation.text != key or citation.form != "code"):
+        is_own_form = citation.form in ("code", "symbol") and citation.text == key
+        if self._lab.file.lab.style and not is_own_form:
             findings.append(_report_form(context, key))
         return Verdict(
             findings,

@@ -42,7 +42,7 @@ class Pinned:
         if self._cache.get("own words", key) is not None:
             return []
         page_hashes = frozenset(
-            tokens.run_hashes(token for token, _ in tokens.tokenize_page(view.text))
+            tokens.run_hashes([token for token, _ in tokens.tokenize_page(view.text)])
         )
         sharing_files = [file for file in self._files if not page_hashes.isdisjoint(file.runs())]
         if not sharing_files:

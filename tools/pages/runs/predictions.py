@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Score, Scores
@@ -53,6 +54,7 @@ def render() -> Iterator[tuple[Path, str]]:
                 scores.by_own_runs, learn.load().interval, words),
             "predictions: regret": _regret(scores, words),
             "predictions: experts": _experts(scores, words),
+            "predictions: unseen": _unseen(words),
             "predictions: own runs of experts": _own_runs(
                 scores.experts_by_own_runs, learn.load().experts, words),
             "predictions: factors": _factors(words),
@@ -98,6 +100,20 @@ def _experts(scores: Scores, words: dict[str, Any]) -> str:
     url = {source["publication"]: source["url"] for source in where}
     rows = [[f"[{score.name}]({url[score.name]})", *_cells(score)] for score in scores.experts]
     return table(words["publications"], "<>>>>", rows)
+
+
+def _unseen(words: dict[str, Any]) -> str:
+    steps = list(zip(runs.unseen(), predict(runs.unseen()), strict=True))
+    rows = []
+    for name in [*dict.fromkeys((run.model, run.dtype) for run, _ in steps), None]:
+        part = [(run, step) for run, step in steps if name in (None, (run.model, run.dtype))]
+        errors = np.log([step.seconds / run.seconds for run, step in part])
+        inside = np.mean([step.low <= run.seconds <= step.high for run, step in part])
+        title = f"{name[0]}, {name[1]}" if name else f"**{words['rows']}**"
+        cards = [run.ranks for run, _ in part]
+        rows.append([title, f"{min(cards)}–{max(cards)}",
+                     *_cells(learn.score_errors("", errors, float(inside)))])  # fmt: skip
+    return table(words["unseen"], "<>>>>>", rows)
 
 
 def _own_runs(scores: dict[int, Score], width: dict[int, float], words: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from sitelab.pages.tree import Element
 from sitelab.rendering import load_words, render
 
 SCRIPTS = "assets/javascripts/figures"
+LONG = 18  # letters of a choice that has two columns for itself
 _MARK = "figure-"
 _BELOW = re.compile(r'(<\w+ class="[^"]*play-below)')  # what stands below the controls
 
@@ -48,7 +49,8 @@ def make_control(kind: str, name: str, words: dict[str, str], at: object, **more
         at: the value that is shown first.
         more: what the kind has besides.
     """
-    return {"name": name, "label": words[name], "kind": kind, "at": at, **more}
+    is_long = kind == "choice" and max(len(text) for _, text in more["options"]) > LONG
+    return {"name": name, "label": words[name], "kind": kind, "at": at, "isLong": is_long, **more}
 
 
 def embed_figures(
@@ -78,7 +80,7 @@ def embed_figures(
         figure, scripts = makers[name](words, root), get_relative_url(f"{SCRIPTS}/", url)
         place = str(render("controls", words, data=figure.data)) if figure.data else ""
         above, below, rest = (*_BELOW.split(str(figure.html), 1), "", "")[:3]
-        picture = above + place + below + rest
+        picture = f'<div class="play-top">{above}{place}</div>{below}{rest}'
         values = {"name": name, "picture": picture, "data": figure.data, "scripts": scripts}
         return [render("figure", words, **values)]
 

@@ -72,9 +72,10 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         for rank in range(layout.world_size)
         if rank != RANK
     }
-    places = {rank: _format_place(layout.coordinates(rank)) for rank in range(layout.world_size)}
+    places = {rank: layout.coordinates(rank) for rank in range(layout.world_size)}
     html = render_template(
         "grid", words, hosts=hosts, rows=rows, peers=peers, chosen=RANK, places=places,
+        cut=[name for name in DENSE if INITIAL[name] > 1],
     )  # fmt: skip
     return Figure(html, {
         "tokens": TOKENS,
@@ -84,10 +85,6 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         "most": MOST,
         "controls": _make_controls(words),
     })  # fmt: skip
-
-
-def _format_place(coordinates: dict[str, int]) -> str:
-    return " ".join(f"{name[0]}{coordinates[name]}" for name in DENSE if INITIAL[name] > 1)
 
 
 def _make_controls(words: dict[str, str]) -> list[Any]:

@@ -14,7 +14,6 @@ from costlab.layouts.model import (
     LARGEST,
     LARGEST_COUNT,
     RECOMPUTE,
-    LayoutError,
     Model,
     Plan,
 )
@@ -116,15 +115,8 @@ def load_presets() -> dict[str, dict[str, Any]]:
 
 def measure_spread() -> dict[str, float]:
     """Return between which multiples of the likely bytes 80 % of the published runs were."""
-    shares = []
-    for run in runs.published():
-        if run.gb and not run.experts:
-            try:
-                held = stack_memory.worst_rank(*stack_memory.plan_of(run))
-            except LayoutError:
-                continue
-            measured = run.gb * stack_memory.UNITS.get(run.source, stack_memory.GIB)
-            shares.append(measured / stack_memory.estimate(held).likely)
+    rows = [(held, measured) for _, held, measured in stack_memory.published_ranks() if measured]
+    shares = [measured / stack_memory.estimate(held).likely for held, measured in rows]
     low, high = np.quantile(shares, (0.1, 0.9))
     return {"runs": len(shares), "low": float(low), "high": float(high)}
 

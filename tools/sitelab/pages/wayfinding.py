@@ -63,12 +63,9 @@ class Wayfinding:
         other's neighbours, between the lab and the page after it, unless the menu has them.
         """
         words = load_words(language)["path"]
-        for url, page in self._pages.items():
-            first = page.parent and page.parent.children[0] is page
-            self.terms[url] = [
-                *self._introduced.get(url, ()),
-                *([page.parent.title] if first else ()),
-            ]
+        for url, known in self._pages.items():
+            room = known.parent if known.parent and known.parent.children[0] is known else None
+            self.terms[url] = [*self._introduced.get(url, ()), *([room.title] if room else ())]
         for url, time, goal in self._path:
             if page := self._pages.get(url):
                 page.meta["subtitle"] = escape(time)  # below the title, in the menu

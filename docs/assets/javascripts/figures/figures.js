@@ -48,19 +48,12 @@
         type: "number", min: spec.least, max: spec.most ?? "", step: spec.step, value: spec.at,
         inputMode: "decimal",
       });
-      const read = () => {
-        const good = field.value !== "" && field.validity.valid;
-        field.setAttribute("aria-invalid", String(!good));
-        return good ? Number(field.value) : null;
-      };
+      const read = () => (field.value !== "" && field.validity.valid ? Number(field.value) : null);
       return { field, read, write: (value) => { field.value = value; } };
     },
     text(spec) {
       const field = element("input", { type: "text", pattern: spec.pattern, value: spec.at });
-      const read = () => {
-        field.setAttribute("aria-invalid", String(!field.validity.valid));
-        return field.validity.valid ? field.value : null;
-      };
+      const read = () => (field.validity.valid ? field.value : null);
       return { field, read, write: (value) => { field.value = value; } };
     },
     tick(spec) {
@@ -69,10 +62,52 @@
     },
   };
 
-  function labelled(spec, { field, output }) {
-    const text = element("span", { textContent: spec.label });
-    return element("label", { className: `play-control play-${spec.kind}` }, text,
-      ...(output ? [output] : []), field);
+  /* A control, its label, and the place for a sentence about its value. */
+  function labelled(figure, spec) {
+    const control = kinds[spec.kind](spec);
+    const { field, output } = control;
+    const said = element("span", { className: "play-said", hidden: true,
+      id: `${figure.id}-${spec.name}` });
+    said.setAttribute("role", "status");
+    field.name = spec.name;
+    field.setAttribute("aria-label", spec.label);
+    const label = element("label", { className: `play-control play-${spec.kind}${
+      spec.isLong ? " play-long" : ""}` },
+    element("span", { textContent: spec.label }), ...(output ? [output] : []), field, said);
+    return { ...control, label, said };
+  }
+
+  /* A sentence beside its field, which is invalid unless it is a note: the first of those that are
+   * about the field. One of several fields is put at the one that was turned. */
+  function tell(controls, sentences, turned) {
+    const placed = sentences.map(([fields, text, isNote]) => {
+      const names = fields.split(" ");
+      return { name: names.includes(turned) ? turned : names[0], text, isNote };
+    });
+    for (const [key, { field, said }] of controls) {
+      const own = placed.find(({ name }) => name === key);
+      if (!own && said.hidden) continue;
+      said.textContent = own ? own.text : "";
+      said.hidden = !own;
+      field.setAttribute("aria-invalid", String(Boolean(own && !own.isNote)));
+      if (!own) { field.removeAttribute("aria-describedby"); continue; }
+      field.setAttribute("aria-describedby", said.id);
+      const folded = said.closest("details");
+      if (folded) folded.open = true;
+    }
+  }
+
+  /* What each answer said before the control was turned, next to what it says now. */
+  function compare(figure, word, draw) {
+    const answers = [...figure.querySelectorAll("[data-answer]")].map((answer) =>
+      [answer, answer.textContent]);
+    figure.querySelectorAll(".play-was").forEach((was) => was.remove());
+    draw();
+    for (const [answer, before] of answers) {
+      if (answer.textContent === before || before.length > 24 || before === "–") continue;
+      answer.after(element("small", { className: "play-was",
+        textContent: ` ${word.replace("{before}", before)}` }));
+    }
   }
 
   /* Controls, of which those with the same `fold` are in one `details`. */
@@ -128,6 +163,7 @@
       };
       const go = (moment) => {
         const moves = moment === at + 1 && !still.matches;
+        figure.querySelectorAll(".play-was").forEach((was) => was.remove());
         slider.value = at = moment;
         text.textContent = show(at, moves);
         slider.setAttribute("aria-valuetext", text.textContent);
@@ -153,21 +189,22 @@
       };
     },
 
-    /* Give a figure its controls. `draw(figure, values, data)` is called when one is turned;
-     * `turned(name, values, data)` may answer with values that follow from it. Where a field holds
-     * no number that fits, the picture stays as it is. The settings are kept in the address, and a
-     * page whose address has some begins with them. With `atOnce`, it is drawn at the start too. */
+    /* Give a figure its controls. `draw(figure, values, data)` is called when one is turned. It may
+     * return sentences about fields, [fields, sentence, isNote]: unless each of them is a note, it
+     * has drawn nothing, and the picture stays as it is, struck. `turned(name, values, data)` may
+     * answer with values that follow from it. The settings are kept in the address, and a page
+     * whose address has some begins with them. With `atOnce`, it is drawn at the start too. */
     play(name, draw, turned = () => ({}), atOnce = false) {
       const figure = document.querySelector(`figure[data-figure="${name}"]`);
       const data = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
       const { words } = data;
       const specs = new Map(data.controls.map((spec) => [spec.name, spec]));
-      const controls = new Map(data.controls.map((spec) => [spec.name, kinds[spec.kind](spec)]));
+      const controls = new Map(data.controls.map((spec) => [spec.name, labelled(figure, spec)]));
       const note = element("p", { className: "play-note", hidden: true });
       note.setAttribute("role", "status");
-      const say = (...sentences) => {
-        note.textContent = sentences.join(" ");
-        note.hidden = !note.textContent;
+      const say = (text) => {
+        note.textContent = text;
+        note.hidden = !text;
       };
       const values = () =>
         Object.fromEntries([...controls].map(([key, { read }]) => [key, read()]));
@@ -184,18 +221,24 @@
         }
         return `${location.pathname}?${query}#figure-${name}`;
       };
-      const update = (now, ...sentences) => {
-        const empty = Object.keys(now).filter((key) => now[key] === null);
-        say(...sentences, ...empty.map((key) => wrong(specs.get(key))));
-        figure.toggleAttribute("data-old", empty.length > 0); // what is drawn is not of these settings
-        if (!empty.length) draw(figure, now, data);
+      const update = (now, key, left = []) => {
+        const empty = Object.keys(now).filter((each) => now[each] === null)
+          .map((each) => [each, wrong(specs.get(each))]);
+        const sentences = empty.length ? empty : draw(figure, now, data) || [];
+        tell(controls, [...sentences, ...left], key);
+        // What is drawn is not of these settings.
+        figure.toggleAttribute("data-old", sentences.some(([,, isNote]) => !isNote));
+        figure.dispatchEvent(new Event("drawn", { bubbles: true }));
         return !empty.length;
       };
       let later = 0;
-      const change = (all) => {
+      const change = (all, key) => {
         write(all);
+        say("");
         const now = values();
-        if (!update(now)) return;
+        let isWhole = false;
+        compare(figure, words.was, () => { isWhole = update(now, key); });
+        if (!isWhole) return;
         clearTimeout(later); // a slider says more than a browser writes down
         later = setTimeout(() => history.replaceState(history.state, "", address(now)), 300);
       };
@@ -205,27 +248,28 @@
           if (atOnce) update(values());
           return;
         }
-        const refused = [];
-        const asked = [...query].filter(([key]) => key !== "figure").flatMap(([key, text]) => {
+        const [asked, left, unknown] = [[], [], []];
+        for (const [key, text] of query) {
           const value = specs.has(key) ? parse(specs.get(key), text) : undefined;
-          if (value !== undefined) return [[key, value]];
-          refused.push(words["not-in-address"].replace("{setting}", `${key}=${text}`.slice(0, 60)));
-          return [];
-        });
+          const sentence = words["not-in-address"].replace("{setting}", `${key}=${text}`.slice(0, 60));
+          if (value !== undefined) asked.push([key, value]);
+          else if (specs.has(key)) left.push([key, sentence, true]);
+          else if (key !== "figure") unknown.push(sentence);
+        }
         for (const [key, value] of asked) {
           write({ [key]: value });
           write(turned(key, values(), data));
         }
         write(Object.fromEntries(asked));
-        update(values(), ...refused);
+        update(values(), undefined, left);
+        say(unknown.join(" "));
       };
       const panel = element("div", { className: "play-controls" },
-        ...fold(data.controls.map((spec) => [spec, labelled(spec, controls.get(spec.name))])));
+        ...fold(data.controls.map((spec) => [spec, controls.get(spec.name).label])));
       panel.setAttribute("role", "group");
       panel.setAttribute("aria-label", words.controls);
       for (const [key, { field }] of controls) {
-        field.name = key;
-        field.addEventListener("input", () => change(turned(key, values(), data)));
+        field.addEventListener("input", () => change(turned(key, values(), data), key));
       }
       const share = element("button", { type: "button", textContent: words.share });
       share.addEventListener("click", async () => {
@@ -236,12 +280,19 @@
         const done = copied && await copied.then(() => true, () => false);
         say(words[done ? "shared" : "in-address"]);
       });
-      panel.append(element("p", { className: "play-share" }, share));
-      // Below what changes, so that a telephone shows both; the page has kept the room.
-      figure.querySelector(".play-place").replaceWith(panel, note);
+      panel.append(element("p", { className: "play-share" }, share, note));
+      figure.querySelector(".play-place").replaceWith(panel);
       figure.dataset.plays = "";
       begin();
       return { change, panel };
     },
   };
+
+  /* The button that leads to the top of the page is not shown over a figure. */
+  const seen = new Set();
+  const watch = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) seen[isIntersecting ? "add" : "delete"](target);
+    document.body.toggleAttribute("data-plays", seen.size);
+  }, { rootMargin: "0px 0px -80% 0px" });
+  document.querySelectorAll("figure.play").forEach((figure) => watch.observe(figure));
 })();

@@ -147,8 +147,7 @@
       ...["parameters", "gradient"].flatMap((kind) =>
         lanes(memory.filter((span) => span.kind === kind)).flatMap((lane, row) =>
           track(row ? "" : words[kind], lane, end, "play-lane"))));
-    figure.querySelector(".play-warning").hidden =
-      at.guard !== "fsdp2" || at.backward_prefetch === "pre";
+    tracks.toggleAttribute("data-many", tracks.querySelectorAll(".play-lane").length > 8);
     const bytes = data.bytes[at.unit];
     const text = (count) => words.peak.replace("{count}", count).replace("{size}", size(count * bytes));
     answer(figure, "exposed", words["of-step"].replace("{exposed}", exposed).replace("{end}", end)
@@ -161,6 +160,8 @@
       .sort((a, b) => a - b);
     shown = [step, times];
     restart(times.length - 1, times.length - 1);
+    return at.guard === "fsdp2" && at.backward_prefetch !== "pre" ?
+      [["backward_prefetch", words.always, true]] : [];
   }
 
   let shown = null;

@@ -55,42 +55,46 @@
 
   const inHost = (group, host) => Math.floor(group[0] / host) === Math.floor(group.at(-1) / host);
 
+  const LISTED = 8; // ranks of a group; of a larger one the ends
+
+  function format(group) {
+    const ends = [...group.slice(0, LISTED / 2), "…", ...group.slice(-LISTED / 4)];
+    return `[${(group.length > LISTED ? ends : group).join(", ")}]`;
+  }
+
   function draw(figure, at, data) {
     const { words } = data;
+    const fill = (key, values) => words[key].replace(/{(\w+)}/g, (_, name) => values[name]);
     const { ranks, dense, refused } = layouts(at);
-    const warning = figure.querySelector(".play-warning");
-    const problem = ranks > data.most ? "too-many" : refused;
-    warning.hidden = !problem;
-    warning.textContent = problem ? words[problem].replace("{ranks}", ranks)
-      .replace("{most}", data.most).replace("{expert}", at.expert)
-      .replace("{copies}", at.data * at.context) : "";
-    for (const part of figure.querySelectorAll(".grid-hosts, .grid-hint, .play-below")) {
-      part.hidden = Boolean(problem);
+    const fields = { "not-experts": "expert data context", "not-last": "order expert pipeline context data" };
+    if (refused) {
+      return [[fields[refused], fill(refused, { expert: at.expert, copies: at.data * at.context })]];
     }
-    if (problem) return;
     const rows = groups(at, data.rows);
     const cut = DENSE.filter((name) => at[name] > 1);
     const place = (rank, name) => {
       const [, size, stride] = dense.find(([token]) => token === data.tokens[name]);
       return Math.floor(rank / stride) % size;
     };
-    const buttons = Array.from({ length: ranks }, (_, rank) => {
+    const places = (rank) => cut.map((name) => `${words[`row-${name}`]} ${place(rank, name)}`).join(", ");
+    const drawn = Math.min(ranks, data.most);
+    const buttons = Array.from({ length: drawn }, (_, rank) => {
       const button = element("button", { type: "button", className: "grid-rank" },
         element("b", { textContent: rank }),
         element("small", { textContent: cut.map((name) => name[0] + place(rank, name)).join(" ") }));
-      button.setAttribute("aria-label", `rank ${rank}: ${
-        cut.map((name) => `${words[`row-${name}`]} ${place(rank, name)}`).join(", ")}`);
+      button.setAttribute("aria-label", `rank ${rank}: ${places(rank)}`);
       return button;
     });
+    const inside = (all) => all.filter((group) => inHost(group, at.host)).length;
 
-    /* Light the groups of a rank; or, with the name of a row, all groups of that row. */
-    function light(chosen, row) {
-      const shown = rows.find(({ name }) => name === row);
+    /* Light the groups of a rank; or, of the axis that is pressed, all groups. */
+    function light(chosen) {
+      const shown = rows.find(({ name }) => name === figure.row);
+      const [{ of: experts }] = rows.filter(({ name }) => name === "experts");
       buttons.forEach((button, rank) => {
         const [peer] = rows.filter(({ name, of }) => DENSE.includes(name) && of[chosen].includes(rank));
         button.toggleAttribute("data-chosen", !shown && rank === chosen);
         button.dataset.axis = shown ? "group" : rank !== chosen && peer ? peer.name : "";
-        const [{ of: experts }] = rows.filter(({ name }) => name === "experts");
         button.toggleAttribute("data-expert", !shown && rank !== chosen &&
           experts[chosen].includes(rank));
         const number = shown && shown.all.findIndex((group) => group.includes(rank));
@@ -98,47 +102,66 @@
         button.tabIndex = rank === chosen ? 0 : -1;
       });
       figure.querySelector("[data-rank]").textContent = chosen;
+      figure.querySelector(".play-moment").textContent = shown ?
+        fill("of-axis", { axis: words[`row-${shown.name}`], size: shown.of[0].length,
+          count: shown.all.length, inside: inside(shown.all) }) :
+        fill(cut.length ? "of-rank" : "alone", { rank: chosen, places: places(chosen) });
       for (const { name, of, all } of rows) {
         const cells = figure.querySelector(`[data-row="${name}"]`);
-        cells.toggleAttribute("data-alone", of[chosen].length === 1);
-        cells.querySelector(".grid-group").textContent = `[${of[chosen].join(", ")}]`;
-        cells.querySelector(".grid-inside").textContent = of[chosen].length === 1 ? "–" :
-          words.inside.replace("{count}", all.length)
-            .replace("{inside}", all.filter((group) => inHost(group, at.host)).length);
-        cells.querySelector("button").setAttribute("aria-pressed", String(name === row));
+        const isAlone = of[chosen].length === 1;
+        cells.toggleAttribute("data-alone", isAlone);
+        cells.querySelector(".grid-group").textContent = format(of[chosen]);
+        cells.querySelector(".grid-inside").textContent = isAlone ? "–" :
+          fill("inside", { inside: inside(all), count: all.length });
+        figure.querySelector(`[data-axis-name="${name}"]`)
+          .setAttribute("aria-pressed", String(name === figure.row));
       }
     }
 
-    let kept = Math.min(figure.chosen ?? data.rank, ranks - 1);
-    let row = "";
-    const keep = (rank) => { figure.chosen = kept = rank; row = ""; light(kept); };
+    figure.chosen = Math.min(figure.chosen ?? data.rank, drawn - 1);
+    figure.light = () => light(figure.chosen);
+    const keep = (rank) => {
+      figure.chosen = rank;
+      figure.row = "";
+      figure.light();
+    };
     buttons.forEach((button, rank) => {
-      button.addEventListener("pointerenter", () => light(rank, row));
-      button.addEventListener("pointerleave", () => light(kept, row));
+      const point = (to) => ({ pointerType }) => { if (pointerType !== "touch") light(to()); };
+      button.addEventListener("pointerenter", point(() => rank));
+      button.addEventListener("pointerleave", point(() => figure.chosen));
       button.addEventListener("focus", () => keep(rank));
       button.addEventListener("click", () => keep(rank));
       button.addEventListener("keydown", (event) => {
-        const to = { ArrowRight: rank + 1, ArrowLeft: rank - 1, Home: 0, End: ranks - 1,
+        const to = { ArrowRight: rank + 1, ArrowLeft: rank - 1, Home: 0, End: drawn - 1,
           ArrowDown: rank + at.host, ArrowUp: rank - at.host }[event.key];
         if (!buttons[to]) return;
         event.preventDefault();
         buttons[to].focus();
       });
     });
-    const hosts = Array.from({ length: Math.ceil(ranks / at.host) }, (_, host) =>
+    const hosts = Array.from({ length: Math.ceil(drawn / at.host) }, (_, host) =>
       element("div", { className: "grid-host" },
         element("span", { className: "grid-name", textContent: `${words.host} ${host}` }),
         element("div", { className: "grid-ranks" },
           ...buttons.slice(host * at.host, (host + 1) * at.host))));
-    figure.querySelector(".grid-hosts").replaceChildren(...hosts);
-    for (const { name } of rows) {
-      const label = figure.querySelector(`[data-row="${name}"] .grid-axis`);
-      const button = element("button", { type: "button", className: "grid-axis",
-        textContent: label.textContent });
-      button.addEventListener("click", () => { row = row === name ? "" : name; light(kept, row); });
-      label.replaceWith(button);
-    }
-    light(kept);
+    const picture = figure.querySelector(".grid-hosts");
+    picture.replaceChildren(...hosts);
+    picture.toggleAttribute("data-many", drawn > 16);
+    figure.light();
+    return ranks > drawn ? [["tensor context data pipeline", fill("too-many", { ranks, most: drawn }), true]] : [];
+  }
+
+  /* The names of the axes below the picture become buttons. */
+  const figure = document.querySelector('figure[data-figure="grid"]');
+  figure.querySelector(".play-moment").setAttribute("role", "status");
+  for (const name of figure.querySelectorAll(".grid-axis")) {
+    const button = element("button", { type: "button", className: "grid-axis" }, ...name.childNodes);
+    button.dataset.axisName = name.dataset.axisName;
+    button.addEventListener("click", () => {
+      figure.row = figure.row === button.dataset.axisName ? "" : button.dataset.axisName;
+      figure.light();
+    });
+    name.replaceWith(button);
   }
 
   window.figures.gridGroups = groups;

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { element, play, size } = window.figures;
+  const { element, play, size, answer } = window.figures;
   const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
   const range = (start, end) => Array.from({ length: Math.max(0, end - start) }, (_, index) => start + index);
   const floor = (whole, parts) => Math.floor(whole / parts);
@@ -25,7 +25,7 @@
     return at;
   }
 
-  /* The sentences of what is impossible, in the order of `check`. */
+  /* What is impossible, in the order of `check`: the fields that it is about, and a sentence. */
   function refusals(at, words) {
     const experts = at.expert * at.expert_tensor;
     const share = at.tensor * at.context * at.data;
@@ -34,27 +34,27 @@
       words[`not-${key}`].replace("{parts}", parts).replace("{whole}", whole);
     const [most, least] = [Math.max(at.tensor, at.kv_heads), Math.min(at.tensor, at.kv_heads)];
     return [
-      [!Number.isInteger(at.hidden / at.heads) && !at.asked_head_size, "head-size", at.heads, at.hidden],
-      [at.heads % at.kv_heads, "kv-heads", at.kv_heads, at.heads],
-      [at.experts && at.top_k > at.experts, "top", at.top_k, at.experts],
-      [at.dense_layers > at.layers, "dense", at.dense_layers, at.layers],
-      [share % experts, "ranks", experts, share],
-      [at.context > 1 && at.sequence % (2 * at.context), "sequence", 2 * at.context, at.sequence],
-      [at.sequence_parallel && Math.floor(tokens) % at.tensor, "sequence", at.tensor, tokens],
-      [at.chunks > 1 && at.stages === 1, "chunks", at.chunks, at.stages],
-      [at.pieces > at.layers, "pieces", at.pieces, at.layers],
-      [!at.layers_of_stages && at.layers % at.pieces, "layers", at.pieces, at.layers],
+      [!Number.isInteger(at.hidden / at.heads) && !at.asked_head_size, "head-size", "heads hidden head_size", at.heads, at.hidden],
+      [at.heads % at.kv_heads, "kv-heads", "kv_heads heads", at.kv_heads, at.heads],
+      [at.experts && at.top_k > at.experts, "top", "top_k experts", at.top_k, at.experts],
+      [at.dense_layers > at.layers, "dense", "dense_layers layers", at.dense_layers, at.layers],
+      [share % experts, "ranks", "expert expert_tensor tensor context data", experts, share],
+      [at.context > 1 && at.sequence % (2 * at.context), "sequence", "sequence context", 2 * at.context, at.sequence],
+      [at.sequence_parallel && Math.floor(tokens) % at.tensor, "sequence", "sequence tensor context sequence_parallel", at.tensor, tokens],
+      [at.chunks > 1 && at.stages === 1, "chunks", "chunks stages", at.chunks, at.stages],
+      [at.pieces > at.layers, "pieces", "stages chunks layers", at.pieces, at.layers],
+      [!at.layers_of_stages && at.layers % at.pieces, "layers", "stages chunks layers", at.pieces, at.layers],
       [at.layers_of_stages && (at.layers_of_pieces.length !== at.pieces ||
-        sum(at.layers_of_pieces) !== at.layers || Math.min(...at.layers_of_pieces) < 1), "sum", at.pieces, at.layers],
-      [at.heads % at.tensor, "heads", at.tensor, at.heads],
-      [most % least, "groups", at.tensor, at.kv_heads],
-      [at.ffn % at.tensor, "width", at.tensor, at.ffn],
-      [at.experts ? at.experts % at.expert : experts > 1, "experts", at.expert, at.experts],
-      [at.experts && at.expert_ffn % at.expert_tensor, "width", at.expert_tensor, at.expert_ffn],
-      [at.shared_ffn % at.tensor, "width", at.tensor, at.shared_ffn],
-      [at.positions && at.sequence > at.positions, "positions", at.positions, at.sequence],
-      [at.chunks > 1 && at.micro_batches % at.stages, "interleaved", at.stages, at.micro_batches],
-    ].filter(([refused]) => refused).map(([, ...rest]) => say(...rest));
+        sum(at.layers_of_pieces) !== at.layers || Math.min(...at.layers_of_pieces) < 1), "sum", "layers_of_stages layers stages chunks", at.pieces, at.layers],
+      [at.heads % at.tensor, "heads", "tensor heads", at.tensor, at.heads],
+      [most % least, "groups", "tensor kv_heads", at.tensor, at.kv_heads],
+      [at.ffn % at.tensor, "width", "tensor ffn", at.tensor, at.ffn],
+      [at.experts ? at.experts % at.expert : experts > 1, "experts", "expert experts", at.expert, at.experts],
+      [at.experts && at.expert_ffn % at.expert_tensor, "width", "expert_tensor expert_ffn", at.expert_tensor, at.expert_ffn],
+      [at.shared_ffn % at.tensor, "width", "tensor shared_ffn", at.tensor, at.shared_ffn],
+      [at.positions && at.sequence > at.positions, "positions", "sequence positions", at.positions, at.sequence],
+      [at.chunks > 1 && at.micro_batches % at.stages, "interleaved", "micro_batches stages chunks", at.stages, at.micro_batches],
+    ].filter(([refused]) => refused).map(([, key, fields, ...sizes]) => [fields, say(key, ...sizes)]);
   }
 
   function layersOfStages(at) {
@@ -211,7 +211,7 @@
   }
 
   /* The bar is as long as the card's memory or the most that may be needed; `added` is a program's. */
-  function show(figure, lines, kinds, { scale, room, added } = { scale: 1, room: 1, added: 0 }) {
+  function show(figure, lines, kinds, { scale, room, added }) {
     const sums = Object.fromEntries(kinds.map((kind) => [kind, 0]));
     for (const [key, count] of lines) sums[key.split("/")[0]] += count;
     for (const row of figure.querySelectorAll("[data-line]")) {
@@ -222,27 +222,20 @@
       cell.textContent = size(count);
     }
     for (const kind of kinds) {
-      figure.querySelector(`[data-sum="${kind}"]`).textContent = lines.size ? size(sums[kind]) : "–";
+      figure.querySelector(`[data-sum="${kind}"]`).textContent = size(sums[kind]);
       figure.querySelector(`[data-kind="${kind}"]`).style.width = `${100 * sums[kind] / scale}%`;
     }
     figure.querySelector('[data-kind="added"]').style.width = `${100 * added / scale}%`;
     figure.querySelector(".play-of-card").style.setProperty("--room", `${100 * room / scale}%`);
-    figure.querySelector('[data-sum="whole"]').textContent = lines.size ? size(whole(lines)) : "–";
+    figure.querySelector('[data-sum="whole"]').textContent = size(whole(lines));
   }
 
   function draw(figure, values, data) {
     const { words, terms, bias, cards, spread } = data;
     const at = complete({ ...values, asked_head_size: values.head_size });
     const refused = refusals(at, words);
-    const warning = figure.querySelector(".play-warning");
-    warning.textContent = refused.join(" ");
-    warning.hidden = !refused.length;
-    const write = (name, text) => { figure.querySelector(`[data-answer="${name}"]`).textContent = text; };
-    if (refused.length) {
-      show(figure, new Map(), data.kinds);
-      for (const name of ["verdict", "room", "rank", "likely", "added", "spread", "bounds"]) write(name, "–");
-      return;
-    }
+    if (refused.length) return refused;
+    const write = (name, text) => answer(figure, name, text);
     const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
     const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
     const need = estimate(stages[worst], bias);
@@ -258,6 +251,7 @@
     write("likely", size(need.likely));
     write("spread", `${size(spread.low * need.likely)} – ${size(spread.high * need.likely)}`);
     write("bounds", `${size(need.low)} – ${size(need.high)}`);
+    return [];
   }
 
   const turned = (name, values, data) => ({

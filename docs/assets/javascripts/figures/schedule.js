@@ -69,12 +69,7 @@
 
   function draw(figure, at, data) {
     const chosen = data.schedules[`${at.kind}/${at.stages}/${at.microBatches}`];
-    figure.querySelector(".play-warning").hidden = Boolean(chosen);
-    figure.querySelector(".play-scroll").hidden = !chosen;
-    if (!chosen) {
-      for (const name of ["bubble", "live", "sends"]) answer(figure, name, "–");
-      return;
-    }
+    if (!chosen) return [["microBatches stages kind", data.words.none]];
     const orders = chosen.stages.map((stage) => stage.split(" ").map(read));
     const { spans, chunks } = timeline(orders, at.backward);
     const all = spans.flat();
@@ -90,6 +85,7 @@
     answer(figure, "bubble", percent(1 - busy / (spans.length * end)));
     answer(figure, "live", peak(orders[0]) / chunks);
     answer(figure, "sends", chosen.sends);
+    return [];
   }
 
   play("schedule", draw);
