@@ -169,12 +169,12 @@ def _settle(case: Case) -> Case:
         options["sequence_parallel"] = False
     ordered = case.schedule != "interleaved" or case.microbatches % case.pipeline == 0
     deferred = case.schedule == "zb-h1" and case.fsdp
-    held = ranks % (case.expert * (case.expert_tensor or 1)) == 0
+    divides = ranks % (case.expert * (case.expert_tensor or 1)) == 0
     return replace(
         case,
         schedule=case.schedule if case.pipeline > 1 and ordered and not deferred else "1f1b",
         fsdp=case.fsdp if case.data * case.context > 1 else "",
-        expert=case.expert if held else 1,
-        expert_tensor=case.expert_tensor if held else 0,
+        expert=case.expert if divides else 1,
+        expert_tensor=case.expert_tensor if divides else 0,
         options=tuple(options.items()),
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from shardlab.parity.case import AXES, Case, say
 from shardlab.parity.preflight import Reference
-from shardlab.parity.ranks import Held, Pair, Trace
+from shardlab.parity.ranks import Pair, Placement, Trace
 
 NEARLY_ZERO = 1e-6  # of the model's largest entry: a gradient that consists of rounding
 
@@ -72,30 +72,32 @@ def join_losses(traces: Sequence[Trace], case: Case, reference: Reference) -> li
 def find_wrong_shape(reference: Reference, traces: Sequence[Trace]) -> Finding | None:
     """Return a parameter that can't be compared, by its name or its shape; None if all can."""
     for rank, trace in enumerate(traces):
-        for name, held in trace.held.items():
+        for name, placement in trace.placements.items():
             whole = reference.start.get(name)
             if whole is None:
                 what = f"rank {rank} has {name}, and one process has not"
                 return Finding("shape", name, what, say("cause", "renamed"))
-            if not held.fits:
+            if not placement.fits:
                 shape = tuple(whole.shape)
-                what = f"{name} has shape {held.shape} on rank {rank} and {shape} in one process"
-                return Finding("shape", name, what, _explain_shape(held, shape))
-    missing = [n for n in reference.start if not any(n in trace.held for trace in traces)]
+                what = (
+                    f"{name} has shape {placement.shape} on rank {rank} and {shape} in one process"
+                )
+                return Finding("shape", name, what, _explain_shape(placement, shape))
+    missing = [n for n in reference.start if not any(n in trace.placements for trace in traces)]
     if not missing:
         return None
     what, cause = f"no rank has {missing[0]}", say("cause", "missing")
     return Finding("shape", missing[0], what, cause, others=len(missing) - 1)
 
 
-def _explain_shape(held: Held, shape: tuple[int, ...]) -> str:
-    dim, length = held.mark or (0, 0)
-    if held.shape == shape and shape[dim : dim + 1] == (length,):
+def _explain_shape(placement: Placement, shape: tuple[int, ...]) -> str:
+    dim, length = placement.mark or (0, 0)
+    if placement.shape == shape and shape[dim : dim + 1] == (length,):
         return say("cause", "marked-whole", marked=dim, of=length)
-    dims = enumerate(zip(held.shape, shape, strict=False))
+    dims = enumerate(zip(placement.shape, shape, strict=False))
     cut = next((d for d, (local, whole) in dims if local != whole), min(dim, len(shape) - 1))
     marks = {"marked": dim, "of": length, "dim": cut, "length": shape[cut]}
-    return say("cause", "marked" if held.mark else "unmarked", **marks)
+    return say("cause", "marked" if placement.mark else "unmarked", **marks)
 
 
 def find_fault(
@@ -152,8 +154,8 @@ def _why_forward(case: Case) -> str:
 
 def _explain_gradient(name: str, traces: Sequence[Trace], case: Case) -> tuple[str, str]:
     """Return what is wrong with a gradient, and the cause."""
-    ranks = [trace for trace in traces if name in trace.held]
-    expert, (local, right) = ranks[0].held[name].expert, ranks[0].gradients[name]
+    ranks = [trace for trace in traces if name in trace.placements]
+    expert, (local, right) = ranks[0].placements[name].expert, ranks[0].gradients[name]
     if right is None or local is None:
         frozen = "one process" if right is None else "the ranks"
         return f"{name} is frozen on {frozen} only", say("cause", "frozen")

@@ -105,8 +105,8 @@ def _compute_loss(subject: Subject, case: Case, model: Any, step: int) -> Tensor
     loss: Tensor = model.loss(output, targets)
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         refuse("loss")
-    if not isfinite(loss):
-        refuse("infinite", step=step, loss=float(loss))
+    if not isfinite(value := float(loss.detach())):
+        refuse("infinite", step=step, loss=value)
     return loss / count_targets(targets) if case.reduction == "tokens" else loss
 
 

@@ -29,7 +29,7 @@ RATE = 0.1  # of SGD, whose steps show a gradient of the wrong size
 Pair = tuple[Tensor | None, Tensor | None]
 
 
-class Held(NamedTuple):
+class Placement(NamedTuple):
     """How a rank holds a parameter.
 
     Attributes:
@@ -51,7 +51,7 @@ class Trace:
 
     Attributes:
         place: its place on each axis.
-        held: its parameters.
+        placements: how it holds each of its parameters.
         losses: of each step, the mean over its micro-batches (or their sum, of summed losses); only
             the last stage has any.
         norms: of each step.
@@ -62,7 +62,7 @@ class Trace:
     """
 
     place: dict[str, int]
-    held: dict[str, Held] = field(default_factory=dict)
+    placements: dict[str, Placement] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     gradients: dict[str, Pair] = field(default_factory=dict)
@@ -88,8 +88,8 @@ def train_on_ranks(
         trace.refused = str(error)
         return trace
     named = {name: p for chunk in chunks for name, p in chunk.named_parameters()}
-    trace.held = {name: _describe(p, reference.start.get(name)) for name, p in named.items()}
-    wrong = not all(held.fits for held in trace.held.values())
+    trace.placements = {name: _describe(p, reference.start.get(name)) for name, p in named.items()}
+    wrong = not all(placement.fits for placement in trace.placements.values())
     if world.whole.all_reduce(torch.tensor([float(wrong)])).item():
         return trace
     for chunk in chunks:
@@ -117,14 +117,14 @@ def train_on_ranks(
     return trace
 
 
-def _describe(parameter: nn.Parameter, whole: Tensor | None) -> Held:
+def _describe(parameter: nn.Parameter, whole: Tensor | None) -> Placement:
     try:
         fits = whole is not None and local(parameter, whole).shape == parameter.shape
     except (ValueError, IndexError):  # the mark names another length, or a dim that doesn't exist
         fits = False
     cut, expert = sharding_of(parameter), copies_of(parameter) is not None
     mark = (cut.dim, cut.size) if cut else None
-    return Held(tuple(parameter.shape), mark, expert, fits)
+    return Placement(tuple(parameter.shape), mark, expert, fits)
 
 
 class Steps:

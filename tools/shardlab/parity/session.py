@@ -105,6 +105,5 @@ class Session:
 
 def _last_line(answer: Answer) -> str:
     """Return a traceback's error without its module's name, and of ours the message alone."""
-    return re.sub(
-        r"^(?:\w+\.)+(?=\w+:)(?:ParityError: )?", "", answer.value.strip().splitlines()[-1]
-    )
+    line = answer.value.strip().splitlines()[-1].strip()
+    return re.sub(r"^(?:\w+\.)+(?=\w+:)(?:ParityError: )?", "", line)
