@@ -190,7 +190,7 @@ def test_a_refused_value_is_said_under_its_field_until_it_is_allowed(
 def test_an_axis_is_tapped_next_to_the_picture_and_stays_pressed(open_reader: OpenReader) -> None:
     reader = open_reader(viewport={"width": 390, "height": 664})
     page = reader.read(PLACES["grid"])
-    said, axis = (
+    moment, axis = (
         page.locator("#figure-grid .play-moment"),
         page.locator("[data-axis-name=pipeline]"),
     )
@@ -199,12 +199,12 @@ def test_an_axis_is_tapped_next_to_the_picture_and_stays_pressed(open_reader: Op
     for settings, inside in (({}, 0), ({"order": "pp-dp-ep-cp-tp"}, 4)):
         page.evaluate(TURN, ["grid", [list(settings.items())]])
         assert axis.get_attribute("aria-pressed") == "true"
-        assert said.text_content() == words["of-axis"].format(
+        assert moment.text_content() == words["of-axis"].format(
             axis="pipeline", count=4, size=2, inside=inside
         )
     page.locator("#figure-grid .grid-rank").nth(6).tap()
     assert axis.get_attribute("aria-pressed") == "false"
-    assert str(said.text_content()).startswith("Rank 6 is at ")
+    assert str(moment.text_content()).startswith("Rank 6 is at ")
 
 
 # What the sentence above a figure invites to do, and what then holds of two answers.
@@ -240,5 +240,5 @@ def test_every_figure_says_what_to_try(telephone: tuple[Reader, str]) -> None:
     reader, home = telephone
     words = load_words("es" if home else "en")
     for name, place in (PLACES | {"trace": "theory/10-reading-a-trace/"}).items():
-        said = reader.read(home + place).locator(f"#figure-{name} > .play-try")
-        assert said.text_content() == words[name]["try"]
+        sentence = reader.read(home + place).locator(f"#figure-{name} > .play-try")
+        assert sentence.text_content() == words[name]["try"]
