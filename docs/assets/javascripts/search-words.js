@@ -25,7 +25,11 @@
   const lunr = self.lunr;
   const { Builder, Index, Pipeline, Token } = lunr;
   const fold = (word) => word.normalize("NFD").replace(/\p{M}/gu, "");
-  const stem = (word) => fold((lunr.es || lunr).stemmer(new Token(word, {})).toString());
+  /* Return the root of a word. Spanish words in -ion have an accent, which a reader may leave out. */
+  function stem(word) {
+    const whole = lunr.es ? word.replace(/ion$/, "ión") : word;
+    return fold((lunr.es || lunr).stemmer(new Token(whole, {})).toString());
+  }
 
   function split(text) {
     return [...new Set(text.toLowerCase().split(lunr.tokenizer.separator).filter(Boolean))];
@@ -98,6 +102,16 @@
     return found;
   }
 
+  /* Leave each place that a word was found at only once: with two, Material marks it twice. */
+  function markOnce(metadata) {
+    const marked = new Set();
+    for (const [word, fields] of Object.entries(metadata)) {
+      metadata[word] = Object.fromEntries(Object.entries(fields).map(([field, { position }]) => [field, {
+        position: position.filter((place) => !marked.has(field + place) && marked.add(field + place)),
+      }]));
+    }
+  }
+
   const { search } = Index.prototype;
   Index.prototype.search = function (text) {
     if (/[\^~:+]|(^|\s)-/.test(text)) return search.call(this, text); // in lunr's own language
@@ -105,7 +119,8 @@
     const asked = typed.filter((word) => !isGrammar(word));
     const matches = asked.map((word) => [word, match(this, word)]);
     const weights = new Map(matches.flatMap(([, found]) => [...found]));
-    const hits = this.query((query) => {
+    // A query without a term finds every page.
+    const hits = !weights.size ? [] : this.query((query) => {
       for (const [term, boost] of weights) query.term(term, { boost, usePipeline: false });
     });
     const [pages, places] = [keywords, titles].map((all) => all.get(about(typed.join(" "))) || new Map());
@@ -120,9 +135,10 @@
         const here = [...found.keys()].filter((each) => each in held);
         count += here.length > 0;
         // Material strikes out each typed word that is not the beginning of a word here.
-        if (here.length && !here.some((each) => each.startsWith(word))) metadata[word] = held[here[0]];
+        if (here.length && !here.some((each) => each.startsWith(word))) metadata[word] = {};
       }
       for (const word of typed) if (isGrammar(word) || pages.has(hit.ref)) metadata[word] = metadata[word] || {};
+      markOnce(metadata);
       hit.score *= (count / asked.length) ** 2 * (places.get(hit.ref) || 1);
       hit.score += KEYWORD * (pages.get(hit.ref) || 0);
     }

@@ -6,6 +6,7 @@ The built site's own worker searches its own index, in QuickJS in place of a bro
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,21 @@ def test_only_words_that_the_page_lacks_are_struck_out(
 ) -> None:
     (hit, *_) = Search(site, language).find_hits(words)
     assert {word for word, is_there in hit["terms"].items() if not is_there} == missing
+
+
+@pytest.mark.parametrize(
+    ("language", "words"), [("", "why is my training hanging"), ("es", "recomputación")]
+)
+def test_a_word_is_marked_once(site: Path, language: str, words: str) -> None:
+    hits = Search(site, language).find_hits(words)
+    texts = [hit[part] for hit in hits for part in ("title", "text")]
+    assert any("<mark>" in text for text in texts)
+    assert not [text for text in texts if re.search(r"<mark><|<mark<|<ma</mark>", text)]
+
+
+@pytest.mark.parametrize("words", ["xyzzy", "zorgblat xyzzy", "how to"])
+def test_words_that_no_page_has_find_nothing(site: Path, words: str) -> None:
+    assert Search(site, "").find(words) == []
 
 
 def test_lunrs_own_language_still_works(site: Path) -> None:

@@ -172,14 +172,18 @@ def _whole(value: float, language: str) -> str:
 
 def _layouts(words: dict[str, Any]) -> str:
     rows = []
-    for tensor, stages, micro_batch, recompute in LAYOUTS:
-        run = msgspec.structs.replace(LLAMA, tensor=tensor, stages=stages, recompute=recompute,
-                                      micro_batch=micro_batch)  # fmt: skip
-        step = predict([run])[0]
+    layouts = [
+        msgspec.structs.replace(LLAMA, tensor=tensor, stages=stages, recompute=recompute,
+                                micro_batch=micro_batch)
+        for tensor, stages, micro_batch, recompute in LAYOUTS
+    ]  # fmt: skip
+    predicted = zip(layouts, predict(layouts), strict=True)
+    for run, step in sorted(predicted, key=lambda pair: pair[1].seconds):
         days = CORPUS / (step.tokens_per_second * run.ranks * 86_400)
-        lost = (stages - 1) / (run.micro_batches + stages - 1)
+        lost = (run.stages - 1) / (run.micro_batches + run.stages - 1)
         rows.append([
-            str(tensor), str(stages), str(run.data), str(micro_batch), words[recompute],
+            str(run.tensor), str(run.stages), str(run.data), str(run.micro_batch),
+            words[run.recompute],
             f"{estimate_gb(run):.0f}", _share(lost), f"{step.seconds:.1f}",
             f"{step.low:.1f} {words['to']} {step.high:.1f}", _share(step.mfu), f"{days:.0f}",
         ])  # fmt: skip

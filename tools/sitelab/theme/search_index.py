@@ -29,6 +29,9 @@ _WEIGHTS = {
     "docs/reference/api/": 0.2,
     "docs/reference/rules/N": 0.2,
 }
+# Sections that ask: a word of their heading ("memory") is not what they are about.
+_ASKING = {"from-memory", "de-memoria", "worked-problems", "problemas-resueltos"}
+_WEIGHT_OF_ASKING = 0.01
 _SOURCES = (["mermaid"], ["language-text", "highlight"])
 
 
@@ -82,6 +85,8 @@ def split_index(site: Path, language: str, terms: Mapping[str, Sequence[str]]) -
             entry["text"] = " ".join(first)
         if "#" in entry["location"]:
             entry.pop("tags", None)
+        if entry["location"].rpartition("#")[2] in _ASKING:
+            entry["boost"] = _WEIGHT_OF_ASKING
         if entry["location"] in terms:
             entry["terms"] = terms[entry["location"]]
     of_language = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
