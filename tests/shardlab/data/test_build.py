@@ -99,6 +99,8 @@ def test_all_ranks_learn_why_the_builder_of_another_disk_failed(pool: Any, corpu
 def _dying(rank: int, store: str, prefix: str, folder: str, queue: Any) -> None:
     shared = torch.distributed.FileStore(store, 2)
     world = World.join(backend="gloo", store=shared, rank=rank, size=2, timeout=LIMIT)
+    shared.set(f"rank {rank} is connected", "")
+    shared.wait(["rank 0 is connected", "rank 1 is connected"])
     if rank == 0:
         cache.store = lambda *_: os._exit(1)
     try:
