@@ -54,13 +54,6 @@ def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(
         assert f"fill: {paper}" in text and 'role="img"' in text and "aria-label=" in text
 
 
-@pytest.mark.ci
-def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None:
-    first, second = draw_figures(tmp_path / "a"), draw_figures(tmp_path / "b")
-    assert first == second
-    assert not re.search(r"20\d\d-\d\d-\d\d", "".join(first.values()))
-
-
 def test_the_overlaps_caption_says_how_wide_the_drawn_model_is() -> None:
     caption = texts("captions")["overlap"]
     assert f"hidden {timeline.HIDDEN}." in caption.en
