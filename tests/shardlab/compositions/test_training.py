@@ -178,23 +178,19 @@ def test_what_steers_a_router_weighs_the_same_on_every_grid(
 
 BALANCED, BIASED = STEERED["load"], replace(PLAIN, bias_rate=0.05, scores="sigmoid")
 SHARDED = {
-    2: [
-        routed(2, BALANCED, sharded="FULL_SHARD", microbatches=4),
+    2: [routed(2, BALANCED, sharded="FULL_SHARD", microbatches=4),
         routed(2, BALANCED, sharded="SHARD_GRAD_OP", microbatches=4),
         routed(2, BALANCED, sharded="NO_SHARD", microbatches=4),
         routed(2, BIASED, sharded="FULL_SHARD", microbatches=4),
         routed(2, BIASED, sharded="NO_SHARD", microbatches=4),
         place(2, sharded="FULL_SHARD", microbatches=4, reduction="tokens"),
-        routed(2, BALANCED, sharded="FULL_SHARD", microbatches=4, reduction="tokens"),
-    ],
-    4: [
-        place(4, pipeline=2, sharded="FULL_SHARD", microbatches=4),
+        routed(2, BALANCED, sharded="FULL_SHARD", microbatches=4, reduction="tokens")],
+    4: [place(4, pipeline=2, sharded="FULL_SHARD", microbatches=4),
         place(4, pipeline=2, sharded="NO_SHARD", microbatches=4),
         routed(4, BALANCED, pipeline=2, sharded="FULL_SHARD", microbatches=4),
         place(4, tensor=2, sharded="FULL_SHARD"),
-        place(4, tensor=2, sharded="SHARD_GRAD_OP", sequence_parallel=True),
-    ],
-}
+        place(4, tensor=2, sharded="SHARD_GRAD_OP", sequence_parallel=True)],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("ranks", SHARDED)

@@ -83,26 +83,18 @@ def test_each_layer_sends_what_its_formula_says_forward_and_backward(
         head = form(VocabParallelHead(V, H, **layer))
         block = form(Block(config(), "block", **layer))
         cases: list[tuple[Callable[[], Tensor], Traffic]] = [
-            (
-                lambda: column(zeros(rows, B, H)),
-                formulas.column_parallel(features=H, **sizes, **again),
-            ),
-            (
-                lambda: column(zeros(rows, B, H).detach()),
-                formulas.column_parallel(features=H, input_gradient=False, **sizes, **again),
-            ),
+            (lambda: column(zeros(rows, B, H)),
+             formulas.column_parallel(features=H, **sizes, **again)),
+            (lambda: column(zeros(rows, B, H).detach()),
+             formulas.column_parallel(features=H, input_gradient=False, **sizes, **again)),
             (lambda: row(zeros(S, B, F // size)), formulas.row_parallel(features=H, **sizes)),
             (lambda: embedding(tokens), formulas.embedding(hidden=H, **sizes)),
-            (
-                lambda: head(zeros(rows, B, H)),
-                formulas.column_parallel(features=H, **sizes, **again),
-            ),
+            (lambda: head(zeros(rows, B, H)),
+             formulas.column_parallel(features=H, **sizes, **again)),
             (lambda: block(zeros(rows, B, H)), formulas.block(hidden=H, **sizes, **again)),
-            (
-                lambda: cross_entropy(zeros(S, B, V // size), tokens, axis=axis),
-                formulas.cross_entropy(**axis_sizes),
-            ),
-        ]
+            (lambda: cross_entropy(zeros(S, B, V // size), tokens, axis=axis),
+             formulas.cross_entropy(**axis_sizes)),
+        ]  # fmt: skip
         for call, expected in cases:
             with Ledger() as ledger:
                 call().sum().backward()

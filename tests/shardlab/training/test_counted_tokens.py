@@ -140,14 +140,9 @@ def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: 
 
 
 CASES = [
-    Case(),
-    Case(tensor=2, expert=2),
-    Case(context=2),
-    Case(tensor=2, context=2),
-    Case(pipeline=2),
-    Case(sharded=True),
-    Case(pipeline=2, sharded=True),
-]
+    Case(), Case(tensor=2, expert=2), Case(context=2), Case(tensor=2, context=2), Case(pipeline=2),
+    Case(sharded=True), Case(pipeline=2, sharded=True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", LOSSES)
