@@ -163,6 +163,16 @@ def test_measured_runs_move_the_estimate(tmp_path: Path) -> None:
     assert likely[2] != likely[1]
 
 
+def test_a_small_own_run_leaves_a_large_layouts_interval_as_narrow_as_without_it() -> None:
+    """As on an H200: 10 GiB measured where 10 were counted, and a layout eight times as large."""
+    small = {"weights": 2.0 * GIB, "gradients": 2 * GIB, "optimizer": 4 * GIB, "buffers": 2 * GIB}
+    large = small | {"buffers": 70 * GIB}
+    alone, own = estimate(large), estimate(large, [(small, 10 * GIB)])
+    assert alone.low <= own.low and own.high <= alone.high
+    assert estimate(large, [(small, 9 * GIB)]).low < alone.low  # less than all runs known before
+    assert estimate(large, [(small, 17 * GIB)]).high > alone.high
+
+
 def test_an_own_run_has_the_options_ranks_in_its_own_layout(tmp_path: Path) -> None:
     options = "--sequence 8192 --tensor 4 --zero 1 --output-format json"
     answer = json.loads(fits(tmp_path, f"{options} --measured tensor=8,gib=30").stdout)

@@ -276,7 +276,7 @@ def _beside(device: torch.device) -> AbstractContextManager[Any]:
     """Return a context whose work on a GPU doesn't wait for what the current stream has to do."""
     if device.type != "cuda":
         return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _output_buffer(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:
