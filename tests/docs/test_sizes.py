@@ -16,7 +16,7 @@ from tests.docs.page import ROOT
 # Lines of code: what the plan for the house asks, and what there may be today.
 LIMITS = {
     # A Llama's block (100), models by protocol (100), the parity command (890), weights (290),
-    # FSDP's step on a clock (130), scaled rope with all of yarn's settings, and Qwen3 (130).
+    # FSDP's step on a clock (130), orders compared beside a GPU (12), scaled rope with all of yarn's settings, and Qwen3 (130).
     "tools/shardlab": (7_000, 10_375),
     # N114 compares a lab with its earlier pages; `cite` looks in the tree of a source; forms of
     # citations, `audit` and `adopt`, and six languages more have structure rules.
@@ -26,7 +26,8 @@ LIMITS = {
     "tools/notelab": (8_000, 13_561),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines); `fits`
     # and `predict` (1,330); FSDP's buffers, and a line for each tensor (45). The terms of a layer,
-    # which shardlab had twice (25), and step times of models with experts (70).
+    # which shardlab had twice (25), and step times of models with experts (70). What steps hold on a
+    # GPU (88).
     "tools/costlab": (6_000, 10_190),
     # With the page of all cards (50 lines), FSDP's step (105) and the process grid (105), a ring's
     # steps (95), the causal square (80), memory over two steps (130), a collective's fit (10).
