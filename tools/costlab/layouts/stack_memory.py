@@ -59,6 +59,10 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
     if bloom and run.dtype == "bf16":
         state["gradient"] = 6  # summed in fp32 beside bf16
+    if (
+        run.model == "nemotron-340b"
+    ):  # its recipe has moments in bf16; NeMo then has no fp32 weights
+        state["optimizer"] = 4
     if run.zero == 3:  # FSDP: fp32 weights and gradients, two moments
         state = {"weight": 4, "gradient": 4, "optimizer": 8}
     recompute, habits = run.recompute, dict[str, Any]()

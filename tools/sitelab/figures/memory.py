@@ -80,8 +80,9 @@ TERMS: dict[str, tuple[Term, ...]] = {
     "core": terms.CORE, "scores": terms.SCORES, "masks": (terms.MASKS,), "plain": terms.PLAIN,
     "gated": terms.GATED, "experts": terms.EXPERTS, "plainExpert": terms.PLAIN_EXPERT,
     "gatedExpert": terms.GATED_EXPERT, "alternate": terms.ALTERNATE,
-    "checkpoint": (terms.CHECKPOINT,), "backward": terms.BACKWARD, "tokens": (terms.TOKENS,),
-    "first": (terms.FIRST,), "last": terms.LAST, "unfusedNorms": (terms.NORMS_IN_FP32,),
+    "checkpoint": (terms.CHECKPOINT,), "backward": terms.BACKWARD, "copied": terms.COPIED,
+    "tokens": (terms.TOKENS,), "first": (terms.FIRST,), "last": terms.LAST,
+    "unfusedNorms": (terms.NORMS_IN_FP32,),
 }  # fmt: skip
 STATISTICS = ("norm-statistics", "final-norm-statistics")
 
@@ -221,7 +222,7 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
     lines = count_lines(at)
     products: dict[str, list[str]] = {}
     for name, several in TERMS.items():
-        for term in several if name not in ("backward", "repeated") else ():
+        for term in several if name not in ("backward", "copied", "repeated") else ():
             of = term.of.replace("Ss", "s²")
             products.setdefault(term.key, []).append(f"{term.number} {of}".removeprefix("1 "))
     rows = [(kind, key) for kind in memory.KINDS[:3] for key in ("shared", "experts")]

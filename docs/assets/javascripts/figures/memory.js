@@ -146,9 +146,10 @@
       1.5 * root + largest * (2 * at.gathered + at.activation + at.gradient)];
     const ofLoss = loss + gathered + (at.tensor > 1 && at.loss_copies > 1 ? logits : 0);
     const again = made + backward + sum(terms.backward.map((term) => bytes(term, at))) +
-      (at.context > 1 ? at.context * bytes(terms.repeated[0], at) : 0);
+      (at.context > 1 ? at.context * bytes(terms.repeated[0], at) : 0) +
+      (at.gathered_inputs && at.sequence_parallel && at.micro_batch > 1 ? sum(terms.copied.map((term) => bytes(term, at))) : 0);
     const output = logits * at.activation / at.logits;
-    const sent = at.stages > 1 ? bytes(terms.checkpoint[0], at) * (at.micro_batches + live(at, stage)) +
+    const sent = at.stages > 1 ? at.chunks * bytes(terms.checkpoint[0], at) * (at.micro_batches + live(at, stage)) +
       (at.micro_batches - 1) * output : 0;
     return ofLoss > again - logits ? [ofLoss, 0, sent] : [0, again - logits, sent];
   }
