@@ -443,6 +443,23 @@ def test_a_recorded_step_has_a_time_axis_with_a_line_a_tick(language: str) -> No
     assert lines == [place for place, _ in ticks] * html.count('class="play-track"')
 
 
+def test_each_label_of_a_time_axis_is_under_a_line_that_is_seen(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
+    page = reader.read("theory/10-reading-a-trace/")
+    middles = """selector => [...document.querySelectorAll(selector)].map(part => {
+      const { left, width, height } = part.getBoundingClientRect();
+      const { borderLeftColor, borderLeftStyle } = getComputedStyle(part);
+      return [left + width / 2, height, borderLeftStyle, borderLeftColor];
+    })"""
+    labels = page.evaluate(middles, "#figure-trace .play-x")
+    lines = page.evaluate(middles, "#figure-trace .play-track:nth-child(2) > .play-rule")
+    assert [line[0] for line in lines] == pytest.approx([label[0] for label in labels], abs=1)
+    for _, height, style, colour in lines:
+        assert height > 20
+        assert style == "solid"
+        assert colour != "rgba(0, 0, 0, 0)"
+
+
 @pytest.mark.parametrize(
     ("end", "labels"),
     [

@@ -112,6 +112,11 @@ def test_a_schedule_that_becomes_too_wide_gets_an_edge(open_reader: OpenReader) 
     page.evaluate(TURN, ["schedule", [[*LARGEST["schedule"].items()]]])
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert track.get_attribute("data-more") == "end"
+    fade = "track => getComputedStyle(track).maskImage"
+    assert "calc(100% - 40px)" in track.evaluate(fade)  # 2rem of its end are pale
+    track.evaluate("track => { track.scrollLeft = 1e6; }")
+    reader.until("() => document.querySelector('#figure-schedule [data-more=start]')")
+    assert "40px" in track.evaluate(fade).replace("calc(100% - 40px)", "")
 
 
 def test_the_button_to_the_top_is_not_over_a_figure(open_reader: OpenReader) -> None:
@@ -228,12 +233,27 @@ TRIED: list[tuple[str, dict[str, Any], Any]] = [
      == (b["answers"]["bubble"], b["answers"]["live"])),
     ("fsdp", {"backward_prefetch": "none"}, lambda a, b: share(b, "exposed") > share(a, "exposed")),
     ("memory", {"recompute": "full"}, lambda a, b: b["bar"][3] < a["bar"][3]),
-    ("memory-step", {"recompute": "full"}, lambda a, b: a["answers"] != b["answers"]),
+    ("memory", {"card": "B200"}, lambda a, b: b["room"] > a["room"]),
+    ("memory-step", {"recompute": "full"},
+     lambda a, b: gigabytes(b, "second") < gigabytes(a, "second")),
+    ("ring", {"ranks": 8},
+     lambda a, b: gigabytes(a, "formula") < gigabytes(b, "formula") < 2 * 0.84),
+    ("zigzag", {"ranks": 8}, lambda a, b: times(a, "runs") < times(b, "runs")
+     and times(a, "zigzag") == times(b, "zigzag") == 1),
 ]  # fmt: skip
 
 
 def share(shown: dict[str, Any], key: str) -> float:
     return float(shown["answers"][key].split("(")[-1].split()[0])
+
+
+def gigabytes(shown: dict[str, Any], key: str) -> float:
+    number, unit = shown["answers"][key].split()[-2:]
+    return float(number) / {"GB": 1, "MB": 1000}[unit]
+
+
+def times(shown: dict[str, Any], key: str) -> float:
+    return float(shown["answers"][key].split(", ")[1].split()[0])
 
 
 @pytest.mark.parametrize(("name", "settings", "holds"), TRIED)
