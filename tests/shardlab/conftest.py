@@ -6,6 +6,7 @@ workers.)
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -51,6 +52,23 @@ def skip_host_links(request: pytest.FixtureRequest) -> None:
     link = call.params.get("link") if call else None
     if link in ("fast-gloo", "shared-memory") and request.config.getoption("--device") == "cuda":
         pytest.skip(f"the link {link} carries CPU tensors")
+
+
+@pytest.fixture(autouse=True)
+def skip_shared_gpus(request: pytest.FixtureRequest) -> None:
+    """Skip, where ranks share a GPU, what another library does there over gloo.
+
+    Megatron's and PyTorch's own parallelism hand gloo GPU tensors for which it has no kernel, or
+    whose addresses it reads as the host's: the process ends. Ours go by way of the host.
+    """
+    if (
+        request.node.get_closest_marker("gpu_each")
+        and request.config.getoption("--device") == "cuda"
+    ):
+        call = getattr(request.node, "callspec", None)
+        sizes = [call.params.get(name, 1) for name in ("size", "tensor", "pipeline", "data")]
+        if torch.cuda.device_count() < math.prod(sizes):
+            pytest.skip("gloo can't carry the other library's GPU tensors; NCCL wants a GPU a rank")
 
 
 @pytest.fixture
