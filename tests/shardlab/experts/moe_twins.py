@@ -89,9 +89,14 @@ class Case:
         }
 
 
+def fp64() -> Init:
+    """Parameters on torch's default device."""
+    return Init(dtype=torch.float64, device=torch.get_default_device())
+
+
 def whole_layer(case: Case) -> ExpertLayer:
     """All experts on one rank, with weights that make scores differ."""
-    layer = ExpertLayer(case.config(), "layer", axis=Axis.alone(), init=Init(dtype=torch.float64))
+    layer = ExpertLayer(case.config(), "layer", axis=Axis.alone(), init=fp64())
     with torch.no_grad():
         for seed, parameter in enumerate(layer.parameters()):
             if parameter.requires_grad:
@@ -134,7 +139,7 @@ def backward(layer: nn.Module, grid: Grid) -> dict[str, Tensor]:
 def ours(case: Case, grid: Grid) -> tuple[ExpertLayer, dict[str, Tensor]]:
     layer = ExpertLayer(
         case.config(), "layer", axis=grid.tensor, axes=ExpertAxes.of(grid),
-        sequence_parallel=case.tensor > 1, init=Init(dtype=torch.float64),
+        sequence_parallel=case.tensor > 1, init=fp64(),
     )  # fmt: skip
     sharding.load_whole(layer, dict(whole_layer(case).named_parameters()))
     return layer, backward(layer, grid)

@@ -87,11 +87,13 @@ def compare_with_megatron(world: World, cases: list[Case]) -> dict[str, dict[str
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
-def test_experts_equal_megatrons_to_the_last_bit(pool: Any, ranks: int) -> None:
+def test_experts_equal_megatrons_to_the_last_bit(pool: Any, device: str, ranks: int) -> None:
+    # A GPU adds the rows of a token in no fixed order.
+    last_bit = 1e-15 if device == "cuda" else 0.0
     cases = [case for case in cases_for(ranks) if megatron_works(case)]
     exact = [case for case in cases if not case.gated]
     for some in (exact[i : i + 12] for i in range(0, len(exact), 12)):
-        demand_alike(pool(ranks).run(compare_with_megatron, some), tolerance=0.0)
+        demand_alike(pool(ranks).run(compare_with_megatron, some), tolerance=last_bit)
     gated = [case for case in cases if case.gated]  # the rows of fc1 are in another order
     demand_alike(pool(ranks).run(compare_with_megatron, gated), tolerance=1e-15)
 

@@ -121,8 +121,10 @@ def test_a_tied_embedding_of_which_one_copy_is_frozen_is_refused_on_every_stage(
 def both_ends(world: World) -> float:
     """Three steps of a rank that holds both pieces of a tied model; how far it is from whole."""
     grid = Grid(world=world)
-    pieces = [GPT(CONFIG, tensor=grid.tensor, stage=s, stages=2) for s in range(2)]
-    whole = GPT(CONFIG, tensor=Axis.alone())
+    pieces = [
+        GPT(CONFIG, tensor=grid.tensor, stage=s, stages=2, device=world.device) for s in range(2)
+    ]
+    whole = GPT(CONFIG, tensor=Axis.alone(), device=world.device)
     gradients, everything = StepGradients(pieces, grid), tokens(world, 4)
     optimizer_pieces = SGD([p for piece in pieces for p in piece.parameters()], lr=0.5)
     optimizer_whole = SGD(whole.parameters(), lr=0.5)
