@@ -142,7 +142,7 @@ def _filled_folder(make: Callable[[Path], object]) -> TemporaryDirectory[str]:
 
 def copy_filled(make: Callable[[Path], object], folder: Path) -> None:
     """Fill `folder` with what `make` writes; `make` runs once, because git's commands are slow."""
-    shutil.copytree(_filled_folder(make).name, folder, symlinks=True)
+    shutil.copytree(_filled_folder(make).name, folder, symlinks=True, dirs_exist_ok=True)
 
 
 def _make_upstream(folder: Path) -> None:
