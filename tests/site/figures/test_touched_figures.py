@@ -66,6 +66,28 @@ def test_a_figure_at_its_largest_is_touched_read_and_seen_with_its_controls(
     assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+BELOW_THE_PICTURE = """name => {
+  const picture = document.querySelector(`#figure-${name} .play-stay`);
+  const place = document.activeElement.getBoundingClientRect();
+  return picture.parentElement.contains(document.activeElement)
+    && !picture.contains(document.activeElement)
+    && place.top < picture.getBoundingClientRect().bottom;
+}"""
+
+
+@pytest.mark.parametrize("name", ["collective", "fsdp", "memory"])
+def test_what_the_keyboard_reaches_is_not_below_the_picture_that_stays(
+    telephone: tuple[Reader, str], name: str
+) -> None:
+    reader, home = telephone
+    page = reader.read(home + PLACES[name])
+    controls = page.locator(f"#figure-{name} :is(input, select, button):visible")
+    controls.last.focus()
+    for _ in range(controls.count()):
+        assert not page.evaluate(BELOW_THE_PICTURE, name)
+        page.keyboard.press("Shift+Tab")
+
+
 COLLIDE = """() => {
   const labels = ".ring > :is(.ring-head, .play-stage, .ring-sent)";
   const texts = [...document.querySelectorAll(labels)]
