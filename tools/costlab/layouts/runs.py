@@ -131,8 +131,7 @@ class Run(msgspec.Struct, kw_only=True):
 def check(run: Run) -> None:
     """Raise LayoutError, one sentence, for a run that can't be or that nothing here knows."""
     for name in COUNTS:
-        value = getattr(run, name)
-        refuse((not 0 < value < MOST,
+        refuse((not 0 < (value := getattr(run, name)) < MOST,
                 f"{_flag(name)} is {value}; it must be from 1 to {MOST - 1:,}"))  # fmt: skip
     for name, choices in (("card", CARDS), ("stack", STACKS), ("recompute", RECOMPUTE),
                           ("dtype", BITS), ("zero", range(4))):  # fmt: skip
