@@ -15,6 +15,7 @@ from costlab.layouts.model import Model, Plan, layers_of_stages
 from costlab.layouts.terms import (
     BACKWARD,
     CHECKPOINT,
+    COPIED,
     FIRST,
     LAST,
     REPEATED,
@@ -121,11 +122,13 @@ def _fsdp_buffers(
     # torch's loss over tensor ranks has one more copy than its eager loss.
     loss += gathered + logits * (plan.tensor > 1 < plan.loss_copies)
     repeated += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
+    if plan.gathered_inputs and plan.sequence_parallel and plan.micro_batch > 1:
+        repeated += sum(term_bytes(term, model, plan) for term in COPIED)
     if plan.context > 1:  # torch gathers the keys and values of all context ranks
         repeated += plan.context * term_bytes(REPEATED, model, plan)
     sent = 0.0
-    if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
-        message = term_bytes(CHECKPOINT, model, plan)
+    if plan.stages > 1:  # each chunk has a buffer for the gradient of each micro-batch
+        message = plan.chunks * term_bytes(CHECKPOINT, model, plan)
         sent = message * (plan.micro_batches + live_pieces(plan, stage))
         sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
     return (*larger_of(loss, repeated, logits), sent)

@@ -100,6 +100,9 @@ BACKWARD = (
     Term("gathered-gradients", 3, "sbh", "never"),
     Term("inner-gradients", 3, "sbf"),
 )
+# DTensor gathers the second dimension: with several sequences, each gathered tensor is copied into
+# the order of its tokens. The two inputs of a layer's products are gathered, and three gradients.
+COPIED = (Term("gathered-inputs", 2, "sbh", "never"), BACKWARD[0])
 MASKS = Term("dropout-masks", 2, "sbh", "sequence", MASK)
 NORMS_IN_FP32 = Term("norms-in-fp32", 2, "sbh", "sequence", FULL)
 
