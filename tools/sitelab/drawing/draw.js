@@ -53,11 +53,11 @@ async (source) => {
     for (const { id, classes = [] } of db.getEdges?.() || []) {
       svg.querySelector(`path[data-id="${CSS.escape(id)}"]`)?.classList.add(...classes);
     }
-    for (const group of svg.querySelectorAll(".cluster")) if (!group.textContent.trim()) group.remove(); // no title: a row
     for (const row of svg.querySelectorAll("tspan.row")) row.textContent = row.textContent.trim();
     const used = new Set(svg.innerHTML.match(/(?<=url\(#)[\w-]+/g));
     for (const element of [...svg.querySelectorAll("*")]) {
-      const unused = element.localName === "marker" && !used.has(element.id);
+      // A group without a title is a row, and has no frame.
+      const unused = element.matches(".cluster") ? !element.textContent.trim() : element.localName === "marker" && !used.has(element.id);
       if (!TAGS.has(element.localName) || unused) element.remove();
     }
     const names = new Map([...used].map((id, number) => [id, `ID-${number}`]));
