@@ -467,3 +467,49 @@ def test_a_part_that_is_not_read_is_named_and_fails(book: Path) -> None:
     assert done.returncode == 1
     assert "src/notes.md:3 has a paragraph of" in done.stderr
     assert json.loads(done.stdout) == {"citations": []}
+
+
+@pytest.mark.parametrize(("send", "proposal"), [(9, 15), (19, 6)])
+def test_where_the_other_numbers_of_a_commit_fit_the_text_is_carried(
+    book: Path, send: int, proposal: int
+) -> None:
+    others = "".join(f"- `send` is at `ring.py:{send}`, {n}\n" for n in range(4))
+    (book / "src/notes.md").write_text(f"{others}\nThe `LIMIT` holds for `ring.py:12`.\n")
+    commit_all(book, "all numbers")
+    (book / "src/ring.py").write_text(MOVED)
+    commit_all(book, "moved")
+    last = audit_document(book / "src/notes.md", "").citations[-1]
+    assert (last.proposals[0].start, last.certain) == (proposal, False)
+    assert {place.start for place in last.proposals} >= {6, 15}
+
+
+def test_a_link_says_which_file_its_label_cites(book: Path) -> None:
+    (book / "lib").mkdir()
+    (book / "lib/ring.py").write_text(CODE)
+    (book / "src/notes.md").write_text("`build_frame` ([`ring.py:16`](../lib/ring.py))\n")
+    commit_all(book, "two files")
+    assert [each.path for each in audit_document(book / "src/notes.md", "").citations] == [
+        "lib/ring.py"
+    ]
+
+
+def test_a_citation_in_a_heading_and_the_parts_of_paths_have_no_names(book: Path) -> None:
+    text = "## `build_frame`\n\n## Ready ([`ring.py:11`](../src/build_frame/ring.py))\n"
+    (book / "src/notes.md").write_text(f"{text}\n`ls build_frame/a.py` lists `ring.py:13`.\n")
+    commit_all(book, "headings")
+    (book / "src/ring.py").write_text(MOVED)
+    commit_all(book, "moved")
+    citations = audit_document(book / "src/notes.md", "").citations
+    assert [each.proposals[0].start for each in citations] == [14, 16]
+
+
+def test_equal_text_under_other_conditions_is_proposed(book: Path) -> None:
+    code = "export function A() {\n  return (\n    <Nav\n      onOpen={go}\n    />\n  );\n}\n"
+    (book / "src/a.tsx").write_text(code)
+    (book / "src/notes.md").write_text("A click calls `go` (`a.tsx:4`).\n")
+    commit_all(book, "page")
+    (book / "src/a.tsx").write_text("// A page.\n" + code.replace("<Nav", "<Navigation"))
+    commit_all(book, "another name")
+    (citation,) = audit_document(book / "src/notes.md", "").citations
+    assert (citation.state, citation.certain) == ("changed", False)
+    assert citation.proposals[0].start == 5
