@@ -50,8 +50,9 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
     if any(not 0 < run.seconds < runs.MOST for run in measured_runs):
         raise ValueError("a measured run needs seconds=NUMBER, more than 0")
     fitted = learn.load()
-    logs = fitted.values()
-    work = step_time.tabulate(wanted)
+    fit = fitted.fit()
+    logs, work = fit.logs, step_time.tabulate(wanted)
+    slope = learn.slopes(work, logs)
     parts = step_time.terms(work, logs)
     seconds = np.sum(list(parts.values()), axis=0)
     if measured_runs:
@@ -59,14 +60,13 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
         missed = step_time.log_seconds(measured, logs) - np.log(
             [run.seconds for run in measured_runs]
         )
-        correction = learn.learn_own(learn.slopes(measured, logs), missed,
-                                learn.slopes(work, logs))  # fmt: skip
+        correction = learn.learn_own(learn.slopes(measured, logs), missed, slope)
         seconds = seconds * np.exp(-correction)
     count = max(k for k in fitted.interval if k <= len(measured_runs))
-    predictions = []
+    deviation, predictions = fit.deviation(slope), []
     for index, run in enumerate(wanted):
         interval = fitted.experts if run.experts else fitted.interval
-        took, factor = float(seconds[index]), float(np.exp(interval[count]))
+        took, factor = float(seconds[index]), float(np.exp(interval[count] * deviation[index]))
         share = {name: float(part[index]) for name, part in parts.items()}
         total = sum(share.values())
         tokens = run.global_batch * run.sequence / took / run.ranks
