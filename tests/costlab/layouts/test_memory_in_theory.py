@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import pytest
@@ -194,16 +195,20 @@ THEORY = ("08-memory.md", "08-memory.es.md")
 SIZES = {"layers": 1, "hidden": 512, "heads": 8, "vocab": 256, "sequence": 1024}
 
 
+@cache
+def count_saved_by_attention(dropout: float) -> int:
+    config = GPTConfig(**SIZES, dropout=dropout)
+    with alone(0, 1) as world:
+        init = Init(0, 0.02, torch.float32, "cpu")
+        attention = Attention(config, "attention", axis=world.whole, init=init)
+        x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
+        return count_saved_bytes(attention, x_sBH)
+
+
 @pytest.mark.parametrize("page", THEORY)
 def test_on_a_cpu_attention_keeps_what_theory_8_says_with_dropout_and_without(page: str) -> None:
-    byte_counts = []
-    for dropout in (0.1, 0.0):
-        config = GPTConfig(**SIZES, dropout=dropout)
-        init = Init(0, 0.02, torch.float32, "cpu")
-        with alone(0, 1) as world:
-            attention = Attention(config, "attention", axis=world.whole, init=init)
-            x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
-            byte_counts.append(count_saved_bytes(attention, x_sBH))
+    config = GPTConfig(**SIZES)
+    byte_counts = [count_saved_by_attention(dropout) for dropout in (0.1, 0.0)]
     sbh, assb = config.sequence * config.hidden, config.heads * config.sequence**2
     sums = config.heads * config.sequence * 4  # one a row of the softmax
     assert byte_counts == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]

@@ -10,8 +10,8 @@ import pytest
 
 from notelab.audit.adopt import adopt
 from tests.notelab.audit.test_audit import CODE
-from tests.notelab.scratch import commit_all, git
-from tests.running import run_program
+from tests.notelab.forked import run_shardbook
+from tests.notelab.scratch import commit_all, copy_filled, git
 
 NOTE = """\
 # Rings
@@ -29,15 +29,7 @@ class Notes:
 
     def __init__(self, root: Path) -> None:
         self.root, self.book, self.code = root, root / "book", root / "code"
-        for folder in (self.book / "docs", self.code / "src"):
-            folder.mkdir(parents=True)
-        for folder in (self.book, self.code):
-            git(root, "init", "-q", "-b", "main", str(folder))
-        for tag, lines in (("v1", 0), ("v2", 2), ("v3", 5)):
-            (self.code / "src/ring.py").write_text("import os\n" * lines + CODE)
-            commit_all(self.code, tag)
-            git(self.code, "tag", tag)
-        self.write(NOTE.format(**OLD))
+        copy_filled(make_notes, root)
 
     def write(self, text: str) -> None:
         (self.book / "docs/notes.md").write_text(text)
@@ -49,8 +41,7 @@ class Notes:
             "SHARDBOOK_CACHE": str(self.root / "cache"),
             "PATH": os.environ["PATH"],
         }
-        command = [sys.executable, "-m", "notelab", *arguments]
-        return run_program(command, cwd=self.book, env=environment)
+        return run_shardbook(*arguments, folder=self.book, environment=environment)
 
     def adopt(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         mirror = ("--mirror", f"code={self.code}")
@@ -65,6 +56,20 @@ class Notes:
     def baseline(self) -> dict[str, dict[str, int]]:
         path = self.book / "docs/baseline.json"
         return json.loads(path.read_text())["findings"] if path.exists() else {}
+
+
+def make_notes(root: Path) -> None:
+    book, code = root / "book", root / "code"
+    for folder in (book / "docs", code / "src"):
+        folder.mkdir(parents=True)
+    for folder in (book, code):
+        git(folder, "init", "-q", "-b", "main")
+    for tag, lines in (("v1", 0), ("v2", 2), ("v3", 5)):
+        (code / "src/ring.py").write_text("import os\n" * lines + CODE)
+        commit_all(code, tag)
+        git(code, "tag", tag)
+    (book / "docs/notes.md").write_text(NOTE.format(**OLD))
+    commit_all(book, "notes")
 
 
 @pytest.fixture

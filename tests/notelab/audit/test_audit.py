@@ -9,8 +9,8 @@ import pytest
 
 from notelab.audit.audit import audit_document, rewrite
 from notelab.errors import NotelabError
-from tests.notelab.scratch import commit_all, git
-from tests.running import run_program
+from tests.notelab.forked import run_shardbook
+from tests.notelab.scratch import commit_all, copy_filled, git
 
 CODE = '''\
 """Rings."""
@@ -52,17 +52,21 @@ KEYS = [
 def book(tmp_path: Path) -> Path:
     """Return a repository with code, a document that cites it, and one commit of both."""
     folder = tmp_path / "book"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src/ring.py").write_text(CODE)
-    (folder / "src/notes.md").write_text(NOTE)
-    git(tmp_path, "init", "-q", "-b", "main", str(folder))
-    commit_all(folder, "first")
+    copy_filled(make_book, folder)
     return folder
 
 
+def make_book(folder: Path) -> None:
+    (folder / "src").mkdir()
+    (folder / "src/ring.py").write_text(CODE)
+    (folder / "src/notes.md").write_text(NOTE)
+    git(folder, "init", "-q", "-b", "main")
+    commit_all(folder, "first")
+
+
 def run(book: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "notelab", "audit", *arguments]
-    return run_program(command, cwd=book, env={"PYTHONPATH": ":".join(sys.path)})
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    return run_shardbook("audit", *arguments, folder=book, environment=environment)
 
 
 def audit(book: Path, *arguments: str) -> list[dict[str, object]]:

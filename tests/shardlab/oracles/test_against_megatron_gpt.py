@@ -66,6 +66,7 @@ GRIDS = [
 ]
 
 
+@pytest.mark.gpu_each
 @pytest.mark.parametrize(("tensor", "data"), GRIDS)
 def test_the_gpt_equals_megatrons(pool: Any, tensor: int, data: int) -> None:
     demand_alike(pool(tensor * data).run(compared, variants(tensor, data)))

@@ -23,7 +23,7 @@ from sitelab.figures import memory as account
 from sitelab.figures import trace as recorded
 from sitelab.figures.collective import Constants
 from sitelab.figures.embed import load_words
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader, Reader
 
 ROOT = Path(__file__).parents[3]
 PLACES = {
@@ -63,7 +63,10 @@ TURN = """([name, turns]) => turns.map(turn => {
         parseFloat(box.style.width)])),
     bar: [...figure.querySelectorAll(".play-of-card > *")].map(
       part => parseFloat(part.style.width)),
-    room: parseFloat(figure.querySelector(".play-of-card")?.style.getPropertyValue("--room")),
+    room: parseFloat(figure.querySelector(".play-fitting")?.style.getPropertyValue("--room")),
+    range: ["left", "width"].map(
+      side => parseFloat(figure.querySelector(".play-range")?.style[side])),
+    verdict: figure.querySelector(".play-answer")?.dataset.verdict,
     curve: figure.querySelector(".play-curve")?.getAttribute("points"),
     isOld: figure.hasAttribute("data-old"),
     said: all(".play-said:not([hidden])", one => [
@@ -154,7 +157,11 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader, count: i
         )
         bar = [sum(shown["bar"][:-1]), shown["bar"][-1], shown["room"]]
         ends = [need.counted, need.likely - need.counted, room]
-        assert bar == pytest.approx([100 * end / max(room, need.high) for end in ends], abs=0.01)
+        scale = max(room, need.high)
+        assert bar == pytest.approx([100 * end / scale for end in ends], abs=0.01)
+        bracket = [100 * need.low / scale, 100 * (need.high - need.low) / scale]
+        assert shown["range"] == pytest.approx(bracket, abs=0.01)
+        assert words[shown["verdict"]] == shown["answers"]["verdict"]
     assert counted > count / 20 + len(PRESETS) - 1
 
 
@@ -275,14 +282,28 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
             assert places == pytest.approx([100 * time / end for time in times], abs=1e-3)
 
 
-def test_a_telephone_shows_the_first_schedule_whole_with_its_numbers(reader: Reader) -> None:
+# How near the numbers of boxes come to their edges, in px; what is hidden has no width.
+NEAR = """all => all.map(i => [i.getBoundingClientRect(), i.parentElement.getBoundingClientRect()])
+  .filter(([text]) => text.width)
+  .map(([text, box]) => Math.min(text.left - box.left, box.right - 1 - text.right))"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_first_schedule_is_seen_whole_and_no_number_touches_an_edge(
+    open_reader: OpenReader, width: int
+) -> None:
+    reader = open_reader(viewport={"width": width, "height": 844})
     page = reader.read(PLACES["schedule"])
     scroll = page.locator("#figure-schedule .play-scroll")
     assert scroll.evaluate("one => one.scrollWidth - one.clientWidth") == 0
-    numbers = scroll.locator("i")
-    assert numbers.count() == 64
-    fits = "i => 0 < i.offsetWidth && i.offsetWidth < i.parentElement.clientWidth"
-    assert numbers.evaluate_all(f"all => all.every({fits})")
+    margins = scroll.locator("i").evaluate_all(NEAR)
+    assert len(margins) == 64
+    assert min(margins) >= 1.5
+    for micro_batches in (12, 16):
+        page.evaluate(TURN, ["schedule", [[("microBatches", micro_batches)]]])
+        margins = scroll.locator("i").evaluate_all(NEAR)
+        assert len(margins) >= 4 * micro_batches  # every backward has its number
+        assert min(margins) >= 1
 
 
 def test_what_cannot_be_interleaved_is_refused_in_words(reader: Reader) -> None:
@@ -420,6 +441,23 @@ def test_a_recorded_step_has_a_time_axis_with_a_line_a_tick(language: str) -> No
     assert [float(place) for place, _ in ticks] == pytest.approx(places, abs=0.001)
     lines = re.findall(r'class="play-rule" style="left:([\d.]+)%"', html)
     assert lines == [place for place, _ in ticks] * html.count('class="play-track"')
+
+
+def test_each_label_of_a_time_axis_is_under_a_line_that_is_seen(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
+    page = reader.read("theory/10-reading-a-trace/")
+    middles = """selector => [...document.querySelectorAll(selector)].map(part => {
+      const { left, width, height } = part.getBoundingClientRect();
+      const { borderLeftColor, borderLeftStyle } = getComputedStyle(part);
+      return [left + width / 2, height, borderLeftStyle, borderLeftColor];
+    })"""
+    labels = page.evaluate(middles, "#figure-trace .play-x")
+    lines = page.evaluate(middles, "#figure-trace .play-track:nth-child(2) > .play-rule")
+    assert [line[0] for line in lines] == pytest.approx([label[0] for label in labels], abs=1)
+    for _, height, style, colour in lines:
+        assert height > 20
+        assert style == "solid"
+        assert colour != "rgba(0, 0, 0, 0)"
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_each_page_of_the_path_has_a_goal_and_theory_is_numbered(site: Path, lan
             number = f"{int(place.source.name[:2])}. "
             assert re.sub("<.*?>", "", read(site, place.address, TITLE)).startswith(number)
     menu = re.sub(r"\s+", " ", read(site, f"{language}theory/01-collectives/", MENU))
-    assert re.search(r"> 11\. [^<]*<br> <small>30 min</small>", menu)
+    assert re.search(r"> 11\. [^<]*<br> <small>45 min</small>", menu)
     third = f"{language}theory/03-sharded-data-parallelism/"
     assert "2. " in read(site, third, FOOT) and "4. " in read(site, third, FOOT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,7 @@ def unseen() -> list[Run]:
     return [run for run in published() if "unseen" in sources()[run.source]]
 
 
+@cache
 def sources() -> dict[str, dict[str, Any]]:
     """Return where each source was published."""
     return tomllib.loads(SOURCES.read_text("utf-8"))

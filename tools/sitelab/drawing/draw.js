@@ -53,6 +53,7 @@ async (source) => {
     for (const { id, classes = [] } of db.getEdges?.() || []) {
       svg.querySelector(`path[data-id="${CSS.escape(id)}"]`)?.classList.add(...classes);
     }
+    for (const group of svg.querySelectorAll(".cluster")) if (!group.textContent.trim()) group.remove(); // no title: a row
     for (const row of svg.querySelectorAll("tspan.row")) row.textContent = row.textContent.trim();
     const used = new Set(svg.innerHTML.match(/(?<=url\(#)[\w-]+/g));
     for (const element of [...svg.querySelectorAll("*")]) {
@@ -121,10 +122,11 @@ async (source) => {
     if (type.startsWith("flowchart")) {
       const vertices = db.getVertices();
       const groups = new Map(db.getSubGraphs().map((group) => [group.id, group]));
-      const name = (id) => plain(groups.get(id)?.title || vertices.get(id)?.text || id);
+      const first = (id) => [...vertices.keys()].find((node) => groups.get(id)?.nodes.includes(node)); // without a title
+      const name = (id) => plain(groups.get(id)?.title.trim() || vertices.get(first(id) ?? id)?.text || id);
       for (const { title, nodes } of groups.values()) {
         const inside = [...vertices.keys()].filter((id) => nodes.includes(id)).map(name);
-        lines.push(`${plain(title)}: ${inside.join(", ")}`);
+        if (title.trim()) lines.push(`${plain(title)}: ${inside.join(", ")}`);
       }
       for (const { start, end, text, type, stroke } of db.getEdges()) {
         const arrow = type.startsWith("double") ? "↔" : "→";

@@ -66,8 +66,8 @@ PRESETS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
                       "micro_batches": 8, "zero": 1}),
 }  # fmt: skip
 INITIAL = "175B"
-LAYOUT = ("sequence", "micro_batch", "micro_batches", "tensor", "stages", "chunks", "data",
-          "context", "expert")  # fmt: skip
+LAYOUT = ("sequence", "micro_batch", "micro_batches", "tensor", "stages", "data")
+FOLDED_LAYOUT = ("chunks", "context", "expert")
 MODEL_FIELDS = tuple(field.name for field in fields(Model))
 BYTES = ("weight", "gradient", "optimizer", "activation", "logits", "gathered", "pad",
          "loss_copies", "recompute_layers", "expert_tensor", "compiled", "whole_logits",
@@ -147,6 +147,7 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
                  "state": stack_memory.STATE},
         "spread": SPREAD(),
         "controls": _make_controls(words),
+        "folds": [words["paste"]],
     }  # fmt: skip
 
 
@@ -165,17 +166,18 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
         named = [(option, words.get(f"{name}-{option}", str(option))) for option in options]
         return make_control("choice", name, words, at, options=named, **more)
 
-    sizes, habits = {"fold": words["fold-sizes"]}, {"fold": words["fold-bytes"]}
+    more, sizes, habits = ({"fold": words[f"fold-{name}"]} for name in ("more", "sizes", "bytes"))
     of_model = [name for name in MODEL_FIELDS if name != "norm"]
     return [
         choice("model", PRESETS, INITIAL),
         choice("card", runs.CARDS, CARD),
         choice("program", PROGRAMS, settings["program"]),
         *(control(name) for name in LAYOUT),
-        choice("recompute", RECOMPUTE, settings["recompute"]),
-        choice("attention", ATTENTION, settings["attention"]),
         choice("zero", range(4), settings["zero"]),
         control("sequence_parallel"),
+        choice("recompute", RECOMPUTE, settings["recompute"]),
+        choice("attention", ATTENTION, settings["attention"]),
+        *(control(name, **more) for name in FOLDED_LAYOUT),
         *(control(name, **sizes) for name in of_model),
         choice("norm", ("layer", "rms"), settings["norm"], **sizes),
         *(control(name, **habits) for name in BYTES),
@@ -189,10 +191,10 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
     model, plan, worst = _find_worst(at)
     need = stack_memory.estimate(memory.rank_bytes(model, plan, worst))
     room, spread = _room(at), SPREAD()
-    verdict = {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
     likely = need.likely
     return {
-        "verdict": words[verdict],
+        "verdict": words[judge(need, room)],
+        "usable": size(room),
         "room": f"{at.get('card', CARD)}: {size(room)}",
         "rank": words["of-stage"].format(stage=worst, stages=plan.stages, ranks=plan.ranks),
         "added": size(likely - need.counted),
@@ -200,6 +202,11 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
         "spread": f"{size(spread['low'] * likely)} – {size(spread['high'] * likely)}",
         "bounds": f"{size(need.low)} – {size(need.high)}",
     }
+
+
+def judge(need: stack_memory.Estimate, room: float) -> str:
+    """Return the key of the verdict on a card with `room` bytes."""
+    return {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
 
 
 def _find_worst(at: Mapping[str, Any]) -> tuple[Model, Plan, int]:
@@ -246,6 +253,8 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         whole=sum(sums.values()),
         added=need.likely - need.counted,
         room=_room(at),
+        need=need,
+        verdict=judge(need, _room(at)),
         scale=max(need.high, _room(at)),
         lines=lines,
         size=quantities.format_bytes,

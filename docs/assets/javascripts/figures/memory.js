@@ -212,7 +212,7 @@
   }
 
   /* The bar is as long as the card's memory or the most that may be needed; `added` is a program's. */
-  function show(figure, lines, kinds, { scale, room, added }) {
+  function show(figure, lines, kinds, { scale, room, added, low, high }) {
     const sums = Object.fromEntries(kinds.map((kind) => [kind, 0]));
     for (const [key, count] of lines) sums[key.split("/")[0]] += count;
     for (const row of figure.querySelectorAll("[data-line]")) {
@@ -227,7 +227,9 @@
       figure.querySelector(`[data-kind="${kind}"]`).style.width = `${100 * sums[kind] / scale}%`;
     }
     figure.querySelector('[data-kind="added"]').style.width = `${100 * added / scale}%`;
-    figure.querySelector(".play-of-card").style.setProperty("--room", `${100 * room / scale}%`);
+    figure.querySelector(".play-fitting").style.setProperty("--room", `${100 * room / scale}%`);
+    Object.assign(figure.querySelector(".play-range").style,
+      { left: `${100 * low / scale}%`, width: `${100 * (high - low) / scale}%` });
     figure.querySelector('[data-sum="whole"]').textContent = size(whole(lines));
   }
 
@@ -243,8 +245,10 @@
     const room = cards[at.card];
     const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
     show(figure, stages[worst], data.kinds,
-      { scale: Math.max(room, need.high), room, added: need.likely - need.counted });
+      { scale: Math.max(room, need.high), room, added: need.likely - need.counted, ...need });
     write("verdict", words[verdict]);
+    figure.querySelector(".play-answer").dataset.verdict = verdict;
+    write("usable", size(room));
     write("room", `${at.card}: ${size(room)}`);
     write("rank", words["of-stage"].replace("{stage}", worst).replace("{stages}", at.stages)
       .replace("{ranks}", at.tensor * at.stages * at.data * at.context));
@@ -306,6 +310,6 @@
     status.hidden = false;
     status.textContent = typeof settings === "string" ? settings : words["was-read"];
   });
-  panel.append(element("details", { className: "play-paste" },
+  panel.querySelector(".play-share").before(element("details", { className: "play-paste" },
     element("summary", { textContent: words.paste }), field, button, status));
 })();
