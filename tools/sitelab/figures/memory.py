@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from costlab.layouts import memory, runs, stack_memory, terms
+from costlab.layouts.fits import DEEPEST, SHOWN
 from costlab.layouts.model import (
     ATTENTION,
     LARGEST,
@@ -144,7 +145,9 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
         "config": {"sizes": SIZES, "families": FAMILIES, "ignored": sorted(IGNORED)},
         "cards": {card: stack_memory.usable_bytes(card) for card in runs.CARDS},
         "bias": {"guess": stack_memory.GUESS, "bounds": stack_memory.BOUNDS,
-                 "state": stack_memory.STATE},
+                 "state": stack_memory.STATE, "spread": stack_memory.SPREAD,
+                 "residual": stack_memory.RESIDUAL, "deviations": stack_memory.DEVIATIONS},
+        "search": {"deepest": DEEPEST, "shown": SHOWN},
         "spread": SPREAD(),
         "controls": _make_controls(words),
         "folds": [words["paste"]],
