@@ -13,7 +13,7 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.model import refuse
-from costlab.layouts.model_config import model_from, model_options, number_options
+from costlab.layouts.model_config import model_from, model_options, table_options
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
@@ -155,7 +155,7 @@ def estimate_gb(run: Run) -> float:
 @click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
 @model_options
-@number_options(FACTS["options"])
+@table_options(FACTS["options"])
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
 @click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")
 @click.option("--measured", multiple=True, metavar="NAME=VALUE,…,seconds=S",
@@ -224,17 +224,8 @@ def _show(step: Prediction) -> None:
 def _show_layouts(predictions: Sequence[Prediction]) -> None:
     from costlab.record.terminal import console, tabulate
 
-    head = (
-        "tensor",
-        "stages",
-        "expert",
-        "micro-batch",
-        "recompute",
-        "GB",
-        "s a step",
-        "80 %",
-        "most of it",
-    )
+    head = ("tensor", "stages", "expert", "micro-batch", "recompute", "GB", "s a step", "80 %",
+            "most of it")  # fmt: skip
     rows = [
         (*(str(layout.run[name]) for name in ("tensor", "stages", "expert", "micro_batch")),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",
