@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from costlab.layouts import memory, model, model_config, runs, stack_memory
+from costlab.layouts import fits, memory, model, model_config, runs, stack_memory
 from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
 from shardlab.proofs.schedules.timeline import bubble, peak_live
@@ -243,6 +243,65 @@ def test_a_pasted_config_is_read_as_fits_reads_it(
     }
     at |= {name: fields[name] for name, value in at.items() if isinstance(value, bool | str)}
     assert model.Model(**at) == model.Model(**settings)
+
+
+LEARN = """async ([settings, runs]) => {
+  const figure = document.querySelector("#figure-memory");
+  const [own, nearest] = [...figure.querySelectorAll(".play-paste")].slice(1);
+  const set = values => {
+    for (const [name, value] of values) {
+      const field = figure.querySelector(`.play-control [name=${name}]`);
+      if (field.type === "checkbox") field.checked = value; else field.value = value;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  };
+  set(settings);
+  const [use, forget] = own.querySelectorAll("button");
+  forget.click();
+  for (const [changes, gib] of runs) {
+    set(changes);
+    own.querySelector("input").value = gib;
+    use.click();
+  }
+  set(settings);
+  const answer = name => figure.querySelector(`[data-answer=${name}]`).textContent;
+  const said = own.querySelector("[role=status]").textContent;
+  const learned = [answer("likely"), answer("bounds"), said];
+  forget.click();
+  nearest.querySelector("button").click();
+  const rows = [...nearest.querySelectorAll("li")];
+  return [learned, answer("likely"), rows.map(row => row.textContent)];
+}"""
+
+
+def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(reader: Reader) -> None:
+    at = PRESETS["Llama 3 70B"] | CARDS | {"data": 4, "tensor": 4, "micro_batch": 2}
+    own = [({"tensor": 8}, 41.0), ({"micro_batch": 1}, 60.5)]
+    settings = [(k, v) for k, v in at.items() if k not in ("model", "program")]
+    runs = [([*changes.items()], gib) for changes, gib in own]
+    learned, likely, found = reader.read(PLACES["memory"]).evaluate(LEARN, [settings, runs])
+    words = load_words("en")["memory"]
+    at_first, size = dict(at), quantities.format_bytes
+    measured = []
+    for changes, gib in own:
+        at_first |= changes
+        measured.append((stack_memory.worst_rank(*account.read_plan(at_first)), gib * 2**30))
+    sizes, plan = account.read_plan(at)
+    rank = stack_memory.worst_rank(sizes, plan)
+    need = stack_memory.estimate(rank, measured)
+    bounds = f"{size(need.low)} – {size(need.high)}"
+    assert learned == [size(need.likely), bounds, words["own-runs"].format(runs=2)]
+    assert likely == size(stack_memory.estimate(rank).likely)  # all forgotten
+    room = stack_memory.usable_bytes("H100")
+    plans = fits.nearest(
+        sizes, plan, lambda plan: stack_memory.estimate(stack_memory.worst_rank(sizes, plan)), room
+    )
+    assert plans
+    for changed, row in zip(plans, found, strict=True):
+        names = [name for name in ("tensor", "stages", "context", "micro_batch", "zero", "expert")
+                 if getattr(changed, name) != getattr(plan, name)]  # fmt: skip
+        assert all(words[name] in row for name in names), (row, names)
+        assert row.count(" · ") + 1 == len(fits.describe(changed, plan).split("--")) - 1
 
 
 KEYS = [
