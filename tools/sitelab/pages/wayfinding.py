@@ -5,6 +5,7 @@ and the goal of each page, docs/reference/site.md lists what answers each lab, a
 which page introduces a term.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from html import escape, unescape
@@ -15,6 +16,8 @@ from mkdocs.structure.pages import Page
 
 from sitelab.pages.tree import Element, parse
 from sitelab.rendering import load_words
+
+_log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 
 _BETWEEN_TERMS = re.compile(r"[,;()]")
 _PLACE = re.compile(r'<h[2-6] id="([^"]+)"|<a [^>]*?href="([^"]+)"')
@@ -60,6 +63,9 @@ class Wayfinding:
     def add(self, html: str, page: Page) -> None:
         """Remember a page, and what its content says of others."""
         self._pages[page.url] = page
+        for section in page.meta.get("sections", {}):
+            if f'id="{section}"' not in html:
+                _log.warning("%s#%s has keywords in `sections`, but isn't there", page.url, section)
         name = page.file.src_uri.partition(".")[0]
         if name == "docs/index":
             self._path = [*_read_path(html, page.url)]

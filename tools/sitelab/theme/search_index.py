@@ -14,15 +14,12 @@ entry of its own. docs/assets/javascripts/search-words.js matches a query with t
 """
 
 import json
-import logging
 import re
 from html import escape
 from pathlib import Path
 
 from sitelab.pages.tree import Element
 from sitelab.pages.wayfinding import Wayfinding
-
-_log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 
 _API = re.compile(r"reference/api/\w+/(#?)")
 _FIRST = re.compile(r"<p>.*?</p>", re.DOTALL)
@@ -94,8 +91,6 @@ def split_index(site: Path, language: str, ways: Wayfinding) -> None:
         }
         for row in ways.rows
     ]
-    for place in sorted({*ways.keywords} - {entry["location"] for entry in index["docs"]}):
-        _log.warning("%s has keywords in `sections`, and there is no such section", place)
     for entry in index["docs"]:
         if api := _API.match(entry["location"].removeprefix(prefix)):
             first = _FIRST.findall(entry["text"])[:1] if api[1] else _FILES.findall(entry["text"])
