@@ -8,8 +8,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from shardlab.comm import World
+from shardlab.comm import Axis, World
 from shardlab.comm.groups import agree_on_device, choose_backend, select_gpu
+from tests.shardlab.pool import on_ranks
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +92,20 @@ def test_gpu_tensors_over_gloo_go_by_way_of_the_host(monkeypatch: pytest.MonkeyP
     with World.join(backend="gloo", store=dist.HashStore(), rank=0, size=1) as world:
         world.device = torch.device("cuda", 0)
         assert type(world.connect((0,), "torch")).__name__ == "StagedLink"
+
+
+@on_ranks(1)
+def test_small_numbers_do_not_wait_for_what_the_gpu_has_to_do_later(world: World) -> None:
+    """On a CPU nothing can be late: there the numbers alone are compared."""
+    axis, out = Axis(world, "whole", (0,), "torch"), torch.empty(1, dtype=torch.int64)
+    axis._link = world.connect((0,), "torch")  # an axis of one rank has none
+    finish = axis.start_gather_small(torch.tensor([7]), out)
+    is_late = True
+    if world.device.type == "cuda":
+        later = torch.cuda.Event()
+        torch.cuda._sleep(2_000_000_000)  # about a second
+        later.record()
+    finish()
+    if world.device.type == "cuda":
+        is_late = not later.query()
+    assert out.tolist() == [7] and is_late

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, sigmoid, silu
 
-from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import experts as moe
-from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import Axis, World
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
@@ -91,9 +89,14 @@ class Case:
         }
 
 
+def fp64() -> Init:
+    """Parameters on torch's default device."""
+    return Init(dtype=torch.float64, device=torch.get_default_device())
+
+
 def whole_layer(case: Case) -> ExpertLayer:
     """All experts on one rank, with weights that make scores differ."""
-    layer = ExpertLayer(case.config(), "layer", axis=Axis.alone(), init=Init(dtype=torch.float64))
+    layer = ExpertLayer(case.config(), "layer", axis=Axis.alone(), init=fp64())
     with torch.no_grad():
         for seed, parameter in enumerate(layer.parameters()):
             if parameter.requires_grad:
@@ -136,7 +139,7 @@ def backward(layer: nn.Module, grid: Grid) -> dict[str, Tensor]:
 def ours(case: Case, grid: Grid) -> tuple[ExpertLayer, dict[str, Tensor]]:
     layer = ExpertLayer(
         case.config(), "layer", axis=grid.tensor, axes=ExpertAxes.of(grid),
-        sequence_parallel=case.tensor > 1, init=Init(dtype=torch.float64),
+        sequence_parallel=case.tensor > 1, init=fp64(),
     )  # fmt: skip
     sharding.load_whole(layer, dict(whole_layer(case).named_parameters()))
     return layer, backward(layer, grid)
@@ -152,18 +155,6 @@ def run_megatron_layer(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, T
     by_ours = {t: o for o, t in moe.names(layer, first).items()}
     seen = {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
     return case.from_megatron(seen)
-
-
-def train_with_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
-    """A MoELayer's gradients as Megatron's data parallelism and last reductions leave them."""
-    layer = moe.layer(moe.config(hidden=H, **case.megatron()))
-    first = grid.expert.rank * (E // case.expert)
-    moe.copy(dict(like.named_parameters()), layer, first)
-    replicas = megatron_gpt.data_parallel(layer)
-    backward(replicas, grid)
-    mcore.finalize_model_grads([replicas])
-    parameters = dict(replicas.module.named_parameters())
-    return {o: parameters[t].main_grad for o, t in moe.names(layer, first).items()}
 
 
 def reduce_gradients(layer: ExpertLayer, grid: Grid, seen: dict[str, Tensor]) -> dict[str, Tensor]:

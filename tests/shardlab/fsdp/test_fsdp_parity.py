@@ -185,6 +185,7 @@ def against_torch(world: World, kind: str) -> dict[str, float]:
     return errors
 
 
+@pytest.mark.gpu_each
 @pytest.mark.parametrize(
     ("size", "kind"),
     [

@@ -100,6 +100,7 @@ def whole_gradient(parameter: nn.Parameter) -> Tensor:
     return sharding.whole(parameter, parameter.grad)
 
 
+@pytest.mark.gpu_each
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_a_linear_layer_equals_dtensors(pool: Any, size: int) -> None:
     demand_alike(pool(size).run(linears))
@@ -191,6 +192,7 @@ def config(tied: bool, groups: int, vocab: int = VOCAB) -> GPTConfig:
     )  # fmt: skip
 
 
+@pytest.mark.gpu_each
 @pytest.mark.parametrize(
     ("size", "cases"),
     [

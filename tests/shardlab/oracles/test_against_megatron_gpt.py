@@ -40,13 +40,7 @@ def variants(tensor: int, data: int) -> list[Case]:
         flags = [(False, HEADS, False), (True, max(tensor, 2), parallel[-1])]
     return [
         Case(
-            tensor,
-            1,
-            data,
-            tied,
-            groups,
-            sequence,
-            microbatches=1 + (data > 1),
+            tensor, 1, data, tied, groups, sequence, microbatches=1 + (data > 1),
             steps=steps_for(tensor * data, index),
         )
         for index, (tied, groups, sequence) in enumerate(flags)
@@ -66,6 +60,7 @@ GRIDS = [
 ]
 
 
+@pytest.mark.gpu_each
 @pytest.mark.parametrize(("tensor", "data"), GRIDS)
 def test_the_gpt_equals_megatrons(pool: Any, tensor: int, data: int) -> None:
     demand_alike(pool(tensor * data).run(compared, variants(tensor, data)))

@@ -40,6 +40,7 @@ def variants(tensor: int, pipeline: int, data: int) -> list[Case]:
     ]  # fmt: skip
 
 
+@pytest.mark.gpu_each
 @pytest.mark.parametrize(("tensor", "pipeline", "data"), GRIDS)
 def test_a_pipeline_equals_megatrons(pool: Any, tensor: int, pipeline: int, data: int) -> None:
     cases = variants(tensor, pipeline, data)

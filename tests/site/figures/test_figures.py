@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from costlab.layouts import memory, model, model_config, runs, stack_memory
+from costlab.layouts import fits, memory, model, model_config, runs, stack_memory
 from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
 from shardlab.proofs.schedules.timeline import bubble, peak_live
@@ -23,7 +23,7 @@ from sitelab.figures import memory as account
 from sitelab.figures import trace as recorded
 from sitelab.figures.collective import Constants
 from sitelab.figures.embed import load_words
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader, Reader
 
 ROOT = Path(__file__).parents[3]
 PLACES = {
@@ -63,7 +63,10 @@ TURN = """([name, turns]) => turns.map(turn => {
         parseFloat(box.style.width)])),
     bar: [...figure.querySelectorAll(".play-of-card > *")].map(
       part => parseFloat(part.style.width)),
-    room: parseFloat(figure.querySelector(".play-of-card")?.style.getPropertyValue("--room")),
+    room: parseFloat(figure.querySelector(".play-fitting")?.style.getPropertyValue("--room")),
+    range: ["left", "width"].map(
+      side => parseFloat(figure.querySelector(".play-range")?.style[side])),
+    verdict: figure.querySelector(".play-answer")?.dataset.verdict,
     curve: figure.querySelector(".play-curve")?.getAttribute("points"),
     isOld: figure.hasAttribute("data-old"),
     said: all(".play-said:not([hidden])", one => [
@@ -154,7 +157,11 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader, count: i
         )
         bar = [sum(shown["bar"][:-1]), shown["bar"][-1], shown["room"]]
         ends = [need.counted, need.likely - need.counted, room]
-        assert bar == pytest.approx([100 * end / max(room, need.high) for end in ends], abs=0.01)
+        scale = max(room, need.high)
+        assert bar == pytest.approx([100 * end / scale for end in ends], abs=0.01)
+        bracket = [100 * need.low / scale, 100 * (need.high - need.low) / scale]
+        assert shown["range"] == pytest.approx(bracket, abs=0.01)
+        assert words[shown["verdict"]] == shown["answers"]["verdict"]
     assert counted > count / 20 + len(PRESETS) - 1
 
 
@@ -238,6 +245,65 @@ def test_a_pasted_config_is_read_as_fits_reads_it(
     assert model.Model(**at) == model.Model(**settings)
 
 
+LEARN = """async ([settings, runs]) => {
+  const figure = document.querySelector("#figure-memory");
+  const [own, nearest] = [...figure.querySelectorAll(".play-paste")].slice(1);
+  const set = values => {
+    for (const [name, value] of values) {
+      const field = figure.querySelector(`.play-control [name=${name}]`);
+      if (field.type === "checkbox") field.checked = value; else field.value = value;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  };
+  set(settings);
+  const [use, forget] = own.querySelectorAll("button");
+  forget.click();
+  for (const [changes, gib] of runs) {
+    set(changes);
+    own.querySelector("input").value = gib;
+    use.click();
+  }
+  set(settings);
+  const answer = name => figure.querySelector(`[data-answer=${name}]`).textContent;
+  const said = own.querySelector("[role=status]").textContent;
+  const learned = [answer("likely"), answer("bounds"), said];
+  forget.click();
+  nearest.querySelector("button").click();
+  const rows = [...nearest.querySelectorAll("li")];
+  return [learned, answer("likely"), rows.map(row => row.textContent)];
+}"""
+
+
+def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(reader: Reader) -> None:
+    at = PRESETS["Llama 3 70B"] | CARDS | {"data": 4, "tensor": 4, "micro_batch": 2}
+    own = [({"tensor": 8}, 41.0), ({"micro_batch": 1}, 60.5)]
+    settings = [(k, v) for k, v in at.items() if k not in ("model", "program")]
+    runs = [([*changes.items()], gib) for changes, gib in own]
+    learned, likely, found = reader.read(PLACES["memory"]).evaluate(LEARN, [settings, runs])
+    words = load_words("en")["memory"]
+    at_first, size = dict(at), quantities.format_bytes
+    measured = []
+    for changes, gib in own:
+        at_first |= changes
+        measured.append((stack_memory.worst_rank(*account.read_plan(at_first)), gib * 2**30))
+    sizes, plan = account.read_plan(at)
+    rank = stack_memory.worst_rank(sizes, plan)
+    need = stack_memory.estimate(rank, measured)
+    bounds = f"{size(need.low)} – {size(need.high)}"
+    assert learned == [size(need.likely), bounds, words["own-runs"].format(runs=2)]
+    assert likely == size(stack_memory.estimate(rank).likely)  # all forgotten
+    room = stack_memory.usable_bytes("H100")
+    plans = fits.nearest(
+        sizes, plan, lambda plan: stack_memory.estimate(stack_memory.worst_rank(sizes, plan)), room
+    )
+    assert plans
+    for changed, row in zip(plans, found, strict=True):
+        names = [name for name in ("tensor", "stages", "context", "micro_batch", "zero", "expert")
+                 if getattr(changed, name) != getattr(plan, name)]  # fmt: skip
+        assert all(words[name] in row for name in names), (row, names)
+        assert row.count(" · ") + 1 == len(fits.describe(changed, plan).split("--")) - 1
+
+
 KEYS = [
     ("gpipe", 2, 4), ("zb-h1", 4, 8), ("interleaved-2", 4, 8), ("interleaved-4", 3, 12),
 ]  # fmt: skip
@@ -275,14 +341,28 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
             assert places == pytest.approx([100 * time / end for time in times], abs=1e-3)
 
 
-def test_a_telephone_shows_the_first_schedule_whole_with_its_numbers(reader: Reader) -> None:
+# How near the numbers of boxes come to their edges, in px; what is hidden has no width.
+NEAR = """all => all.map(i => [i.getBoundingClientRect(), i.parentElement.getBoundingClientRect()])
+  .filter(([text]) => text.width)
+  .map(([text, box]) => Math.min(text.left - box.left, box.right - 1 - text.right))"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_first_schedule_is_seen_whole_and_no_number_touches_an_edge(
+    open_reader: OpenReader, width: int
+) -> None:
+    reader = open_reader(viewport={"width": width, "height": 844})
     page = reader.read(PLACES["schedule"])
     scroll = page.locator("#figure-schedule .play-scroll")
     assert scroll.evaluate("one => one.scrollWidth - one.clientWidth") == 0
-    numbers = scroll.locator("i")
-    assert numbers.count() == 64
-    fits = "i => 0 < i.offsetWidth && i.offsetWidth < i.parentElement.clientWidth"
-    assert numbers.evaluate_all(f"all => all.every({fits})")
+    margins = scroll.locator("i").evaluate_all(NEAR)
+    assert len(margins) == 64
+    assert min(margins) >= 1.5
+    for micro_batches in (12, 16):
+        page.evaluate(TURN, ["schedule", [[("microBatches", micro_batches)]]])
+        margins = scroll.locator("i").evaluate_all(NEAR)
+        assert len(margins) >= 4 * micro_batches  # every backward has its number
+        assert min(margins) >= 1
 
 
 def test_what_cannot_be_interleaved_is_refused_in_words(reader: Reader) -> None:
@@ -420,6 +500,23 @@ def test_a_recorded_step_has_a_time_axis_with_a_line_a_tick(language: str) -> No
     assert [float(place) for place, _ in ticks] == pytest.approx(places, abs=0.001)
     lines = re.findall(r'class="play-rule" style="left:([\d.]+)%"', html)
     assert lines == [place for place, _ in ticks] * html.count('class="play-track"')
+
+
+def test_each_label_of_a_time_axis_is_under_a_line_that_is_seen(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
+    page = reader.read("theory/10-reading-a-trace/")
+    middles = """selector => [...document.querySelectorAll(selector)].map(part => {
+      const { left, width, height } = part.getBoundingClientRect();
+      const { borderLeftColor, borderLeftStyle } = getComputedStyle(part);
+      return [left + width / 2, height, borderLeftStyle, borderLeftColor];
+    })"""
+    labels = page.evaluate(middles, "#figure-trace .play-x")
+    lines = page.evaluate(middles, "#figure-trace .play-track:nth-child(2) > .play-rule")
+    assert [line[0] for line in lines] == pytest.approx([label[0] for label in labels], abs=1)
+    for _, height, style, colour in lines:
+        assert height > 20
+        assert style == "solid"
+        assert colour != "rgba(0, 0, 0, 0)"
 
 
 @pytest.mark.parametrize(

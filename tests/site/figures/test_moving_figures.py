@@ -1,4 +1,4 @@
-"""A collective's steps, the causal square and memory over two steps: each step, each number."""
+"""What moves (a ring, a causal square, memory, a schedule): each step, each number."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import pytest
 
 from costlab.layouts.memory import live_pieces
 from shardlab.context.zigzag import visible_slices
+from shardlab.pipeline.action import Backward, Forward, Weight, chunks_in
 from shardlab.proofs import causal_work
 from shardlab.proofs.collective import Call
 from shardlab.proofs.formulas.seconds import steps
-from sitelab.figures import memory_step, quantities, ring, zigzag
+from shardlab.proofs.schedules.timeline import peak_live
+from sitelab.figures import memory_step, quantities, ring, schedule, zigzag
 from sitelab.figures.embed import load_words
 from sitelab.figures.memory_step import KINDS
 from tests.site.figures.test_figures import PLACES, TURN
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader, Reader
 
 NAMES = ("ring", "zigzag", "memory-step")
-WORDS = {name: load_words("en")["controls"] | load_words("en")[name] for name in NAMES}
+PLAYED = (*NAMES, "fsdp", "schedule")
+WORDS = {name: load_words("en")["controls"] | load_words("en")[name] for name in PLAYED}
 # Moves the slider to each of a figure's moments and reads what is drawn then.
 MOMENTS = """([name, moments]) => {
   const figure = document.querySelector(`#figure-${name}`);
@@ -40,6 +43,9 @@ MOMENTS = """([name, moments]) => {
         (mask, slot, rank) => mask + (slot.hasAttribute("data-in") ? 2 ** rank : 0), 0)),
       leaving: all(".ring-cell", (cell) => cell.hasAttribute("data-leaves")),
       arriving: all(".ring-cell", (cell) => cell.hasAttribute("data-arrives")),
+      complete: all(".ring-cell", (cell) => cell.hasAttribute("data-complete")),
+      later: all(".play-track > .play-box", (box) => box.hasAttribute("data-later")),
+      now: parseFloat(figure.querySelector(".play-tracks")?.style.getPropertyValue("--now")),
       partial: all(".ring-piece:not(.ring-moves)", (one) =>
         one.classList.contains("play-partial") && !one.hidden),
       sent: all(".ring-sent", text),
@@ -113,6 +119,7 @@ def test_each_step_of_a_collective_is_drawn_as_it_is_counted(
     words = WORDS["ring"]
     for op, ranks in settings:
         shown = read_moments(reader, "ring", {"op": op, "ranks": ranks})
+        final = list(itertools.chain(*ring.trace_pieces(op, ranks, steps(op, ranks))[0]))
         assert len(shown) == steps(op, ranks) + 1
         for step, picture in enumerate(shown):
             contents, sent = ring.trace_pieces(op, ranks, step)
@@ -124,6 +131,8 @@ def test_each_step_of_a_collective_is_drawn_as_it_is_counted(
             places = range(ranks * ranks)
             assert picture["leaving"] == [place in leaving for place in places]
             assert picture["arriving"] == [place in arriving for place in places]
+            complete = [0 < mask == last for mask, last in zip(masks, final, strict=True)]
+            assert picture["complete"] == complete
             sums = op in ("all_reduce", "reduce_scatter")
             assert picture["partial"] == [sums and 0 < mask < 2**ranks - 1 for mask in masks]
             assert picture["sent"] == [quantities.format_bytes(count) for count in sent]
@@ -274,14 +283,80 @@ def read_numbers(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"[\d.]+", text)]
 
 
-# ------------------------------------------------------------------ all three
+# ------------------------------------------------------------------ a pipeline's schedule
+
+SCHEDULES = [
+    ("1f1b", 4, 8, 2), ("zb-h1", 3, 4, 3), ("interleaved-2", 2, 4, 1), ("gpipe", 8, 2, 1),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("settings", SCHEDULES)
+def test_each_moment_of_a_schedule_says_who_computes_and_what_is_alive(
+    reader: Reader, settings: tuple[str, int, int, int]
+) -> None:
+    words = WORDS["schedule"]
+    built = schedule.build_schedules()[settings[:3]]
+    timeline = schedule.simulate_schedule(built, settings[3])
+    spans = [span for stage in timeline for span in stage]
+    times = sorted({time for span in spans for time in (span.start, span.end)})
+    last = Weight if any(isinstance(span.action, Weight) for span in spans) else Backward
+    keys = ("kind", "stages", "microBatches", "backward")
+    shown = read_moments(reader, "schedule", dict(zip(keys, settings, strict=True)))
+    most = 0.0
+    for now, picture in zip(times, shown, strict=True):
+        assert picture["later"] == [span.start > now for span in spans]
+        assert picture["now"] == pytest.approx(100 * now / times[-1])
+        live = [
+            sum(isinstance(s.action, Forward) and s.start <= now for s in stage)
+            - sum(isinstance(s.action, last) and s.end <= now for s in stage)
+            for stage in timeline
+        ]
+        busy = sum(any(s.start <= now < s.end for s in stage) for stage in timeline)
+        most = max(most, live[0])
+        text = words["moment"].format(
+            now=f"{now:g}", end=f"{times[-1]:g}", busy=busy, stages=len(timeline),
+            live=", ".join(f"{count / chunks_in(built):g}" for count in live),
+        )  # fmt: skip
+        assert picture["text"] == (words["still"] if now == times[-1] else text)
+    assert most == peak_live(built[0])
+
+
+def test_the_moment_of_a_wide_schedule_stays_in_sight(reader: Reader) -> None:
+    at = {"kind": "1f1b", "stages": 8, "microBatches": 16, "backward": 2}
+    read_moments(reader, "schedule", at, [30])
+    place = """() => {
+      const scroll = document.querySelector("#figure-schedule .play-scroll");
+      const [{ left, width }, now] = [scroll.firstChild.getBoundingClientRect(),
+        parseFloat(scroll.firstChild.style.getPropertyValue("--now"))];
+      return [scroll.scrollWidth > scroll.clientWidth, left + width * now / 100, innerWidth];
+    }"""
+    wide, cursor, window = reader.page.evaluate(place)
+    assert wide
+    assert 0 < cursor < window
+
+
+def test_the_line_of_a_moment_glides_only_if_motion_is_wanted(open_reader: OpenReader) -> None:
+    seconds = """() => getComputedStyle(document.querySelector(
+      "#figure-schedule .play-track"), "::after").transitionDuration"""
+    for wanted, lasts in (("no-preference", "0.3s"), ("reduce", "0s")):
+        reader = open_reader(reduced_motion=wanted)
+        page = reader.read(PLACES["schedule"])
+        page.locator("#figure-schedule .play-player input").focus()
+        page.keyboard.press("Home")
+        assert page.evaluate(seconds) == lasts
+
+
+# ------------------------------------------------------------------ all that move
+
+
+@pytest.mark.parametrize("name", PLAYED)
 def test_a_keyboard_steps_and_plays_a_figure(reader: Reader, name: str) -> None:
     page = reader.read(PLACES[name])
     figure = page.locator(f"#figure-{name}")
-    slider, button = figure.locator(".play-player input"), figure.locator(".play-player button")
+    slider, button = (
+        figure.locator(".play-player input"),
+        figure.locator(".play-player button").first,
+    )
     slider.focus()
     page.keyboard.press("Home")
     first = figure.locator(".play-moment").text_content()
@@ -295,6 +370,13 @@ def test_a_keyboard_steps_and_plays_a_figure(reader: Reader, name: str) -> None:
     reader.until(f"() => {value} > 1")
     page.keyboard.press("Enter")
     assert WORDS[name]["play"] in str(button.text_content())
+    back, on = figure.locator(".play-by-one").all()
+    slider.focus()
+    page.keyboard.press("Home")
+    for step, value in ((on, "1"), (on, "2"), (back, "1"), (back, "0"), (back, "0")):
+        step.click()
+        assert slider.input_value() == value
+    assert figure.locator(".play-moment").text_content() == first
     assert not reader.wrong
 
 
@@ -319,7 +401,10 @@ def test_pieces_travel_only_if_motion_is_wanted(browser: Any, served: str) -> No
         reader.close()
 
 
-@pytest.mark.parametrize(("name", "language"), [*zip(NAMES, ("es/", "", "es/"), strict=True)])
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [*zip(PLAYED, ("es/", "", "es/", "", "es/"), strict=True)],
+)
 def test_scripts_leave_the_first_picture_as_it_was_built(
     browser: Any, served: str, reader: Reader, name: str, language: str
 ) -> None:

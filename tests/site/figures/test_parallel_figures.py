@@ -66,6 +66,11 @@ def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(
         never = at["guard"] == "fsdp2" and at["backward_prefetch"] != "pre"
         assert answer["said"] == ({"backward_prefetch": WORDS["fsdp"]["always"]} if never else {})
         assert not answer["isOld"]
+    lanes = {kind: fsdp.pack_lanes([span for span in step.memory if span.kind == kind])
+             for kind in ("parameters", "gradient")}  # fmt: skip
+    labels = ["wire", "computing", *(kind for kind, spans in lanes.items() for _ in spans)]
+    shown = reader.page.locator("#figure-fsdp .play-stage").all_text_contents()
+    assert shown == [WORDS["fsdp"][key] for key in labels]
 
 
 def test_the_units_of_a_step_have_the_bytes_of_their_models_blocks() -> None:
@@ -97,9 +102,9 @@ def test_a_moment_of_a_step_says_what_runs_and_is_played(reader: Reader) -> None
         whole=running(step.memory, "parameters"), gradients=running(step.memory, "gradient"),
     )  # fmt: skip
     assert text.text_content() == slider.get_attribute("aria-valuetext") == said
-    page.locator(".play-player button").click()
+    page.locator(".play-player button").first.click()
     expect(slider).to_have_value("7")
-    page.locator(".play-player button").click()
+    page.locator(".play-player button").first.click()
     assert page.locator(".play-box[data-later]").count() > 0
 
 

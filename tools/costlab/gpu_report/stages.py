@@ -138,6 +138,7 @@ def run_train(device: str) -> None:
             return
         # The timing first: it is what a GPU is borrowed for.
         throughput(device)
+        footprints(device)
         for count, shared in ranks.counts(device):
             for grid in GRIDS.get(count, ()):
                 if seconds_left(0.9) < 30:
@@ -175,6 +176,12 @@ def throughput(device: str) -> None:
         print(ended.output[-4000:], ended.stacks[:6000], sep="\n")
         good = ended.status == 0
         tell(f"GPT in bf16 {' '.join(more)}".strip(), ended.last, ok=good)
+
+
+def footprints(device: str) -> None:
+    """Tell what steps hold in memory, in a process of its own, which may run out of it."""
+    command = ["-m", "costlab.gpu_report", "footprints", device]
+    ranks.fault("memory", ranks.run(1, command, limit=min(60.0, seconds_left(0.7))))
 
 
 def run_bench(device: str) -> int:

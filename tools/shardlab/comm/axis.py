@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -193,8 +194,8 @@ class Axis(PointToPoint):
         Raises:
             CollectiveError: some ranks gave another description; names them.
         """
-        local = torch.tensor([zlib.crc32(action.encode())])
-        gathered = torch.empty(self.size, dtype=local.dtype)
+        local = torch.tensor([zlib.crc32(action.encode())], device="cpu")
+        gathered = torch.empty(self.size, dtype=local.dtype, device="cpu")
         self.gather_small(local, gathered)
         differing = [
             rank for rank, checksum in zip(self.ranks, gathered, strict=True) if checksum != local
@@ -239,25 +240,43 @@ class Axis(PointToPoint):
         self.start_gather_small(x, out)()
 
     def start_gather_small(self, x: Tensor, out: Tensor) -> Callable[[], None]:
-        """Start a `gather_small`; return a function that waits for it and fills `out`."""
+        """Start a `gather_small`; return a function that waits for it and fills `out`.
+
+        It waits for what the GPU had to do when this was called, and for nothing that came later.
+        """
         if self._world is None or self._world.backend == "fake":  # there is no other rank
             out.view(self.size, -1).copy_(x)
             return lambda: None
         assert self._link
-        with tracing.paused():  # on the device that the link can reach
-            gathered, local = out.to(self._link.device), x.to(self._link.device)
+        gathered, local = out, x
+        if not self.gathers_on_host:
+            gathered = torch.empty_like(out, device=self._link.device)
+            local = x.pin_memory().to(gathered.device, non_blocking=True)
+        with tracing.paused():
             work = self._link.start_all_gather(local, gathered)
 
         def finish() -> None:
             try:
-                with tracing.paused():
+                with tracing.paused(), _on_side_stream(gathered.device):
                     work.wait()
+                    out.copy_(gathered)
             except RuntimeError as error:
                 self._explain("all_gather", error)
                 raise
-            out.copy_(gathered)
 
         return finish
+
+    @property
+    def gathers_on_host(self) -> bool:
+        """Whether `gather_small` waits for no GPU; gloo sends the CPU's numbers as they are."""
+        return self._world is None or self._world.backend != "nccl"
+
+
+def _on_side_stream(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context whose work on a GPU doesn't wait for what the current stream has to do."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _output_buffer(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:

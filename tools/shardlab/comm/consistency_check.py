@@ -73,8 +73,8 @@ class ConsistencyCheck:
         dtype = DTYPES.index(x.dtype) if x.dtype in DTYPES else -1
         shape = list(x.shape[:DIMS]) + [0] * (DIMS - min(DIMS, x.dim()))
         words = (COLLECTIVES.index(op), zlib.crc32(detail.encode()))
-        local = torch.tensor([*words, dtype, x.dim(), x.numel(), *shape])
-        rows = torch.empty(len(ranks), len(local), dtype=torch.int64)
+        local = torch.tensor([*words, dtype, x.dim(), x.numel(), *shape], device="cpu")
+        rows = torch.empty(len(ranks), len(local), dtype=torch.int64, device="cpu")
         gather(local, rows.view(-1))
         if bool((rows == rows[0]).all()):
             return

@@ -6,8 +6,8 @@ that were prefetched for nothing are released, and a warning is issued once. The
 expected of the next iteration. A wrong guess costs time and one unit's memory, but gives no wrong
 value. Every rank must run the same order, because gathers are collectives, and a gather pairs with
 another rank's gather of another unit. So ranks compare the order of every training forward: the
-first before each unit's gather; each later one by eight bytes that are sent at its end and read
-before the next forward, or before the optimizer step that uses its gradients.
+first before each unit's gather; each later one by eight bytes that are sent at its end. Over gloo
+they are read before backward, over NCCL at backward's end: sooner, they would wait for the GPU.
 
 A rank that leaves the order may be alone: the others gather units that it would not gather, and
 would wait for it. Where units stay unsharded until backward, this rank gathers all that was still
@@ -142,8 +142,8 @@ class ExecutionOrder:
 
 
 def _start_comparison(axis: Axis, names: str) -> Callable[[], None]:
-    digest = torch.tensor([zlib.crc32(names.encode())])
-    digests = torch.empty(axis.size, dtype=digest.dtype)
+    digest = torch.tensor([zlib.crc32(names.encode())], device="cpu")
+    digests = torch.empty(axis.size, dtype=digest.dtype, device="cpu")
     return partial(
         _finish_comparison, axis, axis.start_gather_small(digest, digests), digest, digests, names
     )

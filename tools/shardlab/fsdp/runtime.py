@@ -86,7 +86,7 @@ class Runtime:
         self._running: dict[Unit, int] = {}  # how often each is running now
         self._forward_order: list[Unit] = []  # in the order in which their forwards ended
         self._forward_order_is_old = False  # whether its backward is over
-        self._on_cpu = all(f.shard_f.device.type == "cpu" for unit in units for f in unit.flats)
+        self._compares_at_once = all(axis.gathers_on_host for axis in self._axes)
         inner_modules = {unit: {*unit.module.modules()} - {unit.module} for unit in units}
         self._outer = {u for u in units if any(v.module in inner_modules[u] for v in units)}
         self._versions: dict[Unit, tuple[int, ...]] = {}  # of the shards at the forward
@@ -184,9 +184,9 @@ class Runtime:
     def _current_backward(self) -> BackwardPass:
         """Return the running backward; begin it if needed, with a callback at its end."""
         if self._backward is None:
-            if self._on_cpu:
-                # In gloo, different sizes would end the process. On a GPU this comparison would
-                # wait for the whole forward, so the next forward, or the norm, compares instead.
+            if self._compares_at_once:
+                # In gloo, different sizes would end the process. Over NCCL this would wait for the
+                # GPU's whole forward, so the end of backward compares.
                 self.order.compare()
             Variable._execution_engine.queue_callback(self._end_backward)
             self._backward = BackwardPass(
@@ -205,6 +205,7 @@ class Runtime:
 
     def _end_backward(self) -> None:
         if self._backward is not None:
+            self.order.compare()
             self._backward.end()
             self._reset()
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from costlab.layouts import memory, runs, stack_memory, terms
+from costlab.layouts import memory, runs, stack_memory
+from costlab.layouts.fits import DEEPEST, SHOWN
 from costlab.layouts.model import (
     ATTENTION,
     LARGEST,
@@ -18,7 +19,7 @@ from costlab.layouts.model import (
     Plan,
 )
 from costlab.layouts.model_config import FACTS, FAMILIES, IGNORED, SIZES
-from costlab.layouts.terms import Term
+from costlab.layouts.terms import TERMS
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
@@ -66,8 +67,8 @@ PRESETS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
                       "micro_batches": 8, "zero": 1}),
 }  # fmt: skip
 INITIAL = "175B"
-LAYOUT = ("sequence", "micro_batch", "micro_batches", "tensor", "stages", "chunks", "data",
-          "context", "expert")  # fmt: skip
+LAYOUT = ("sequence", "micro_batch", "micro_batches", "tensor", "stages", "data")
+FOLDED_LAYOUT = ("chunks", "context", "expert")
 MODEL_FIELDS = tuple(field.name for field in fields(Model))
 BYTES = ("weight", "gradient", "optimizer", "activation", "logits", "gathered", "pad",
          "loss_copies", "recompute_layers", "expert_tensor", "compiled", "whole_logits",
@@ -75,14 +76,6 @@ BYTES = ("weight", "gradient", "optimizer", "activation", "logits", "gathered", 
 OF_LAYOUT = ("recompute_layers", "expert_tensor")  # of `BYTES`: no program decides them
 MAY_BE_0 = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn", "dense_layers",
             "positions", "zero", "recompute_layers", "optimizer", "loss_copies")  # fmt: skip
-TERMS: dict[str, tuple[Term, ...]] = {
-    "attention": terms.ATTENTION, "repeated": (terms.REPEATED,), "fused": terms.FUSED,
-    "core": terms.CORE, "scores": terms.SCORES, "masks": (terms.MASKS,), "plain": terms.PLAIN,
-    "gated": terms.GATED, "experts": terms.EXPERTS, "plainExpert": terms.PLAIN_EXPERT,
-    "gatedExpert": terms.GATED_EXPERT, "alternate": terms.ALTERNATE,
-    "checkpoint": (terms.CHECKPOINT,), "backward": terms.BACKWARD, "tokens": (terms.TOKENS,),
-    "first": (terms.FIRST,), "last": terms.LAST, "unfusedNorms": (terms.NORMS_IN_FP32,),
-}  # fmt: skip
 STATISTICS = ("norm-statistics", "final-norm-statistics")
 
 
@@ -143,9 +136,12 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
         "config": {"sizes": SIZES, "families": FAMILIES, "ignored": sorted(IGNORED)},
         "cards": {card: stack_memory.usable_bytes(card) for card in runs.CARDS},
         "bias": {"guess": stack_memory.GUESS, "bounds": stack_memory.BOUNDS,
-                 "state": stack_memory.STATE},
+                 "state": stack_memory.STATE, "spread": stack_memory.SPREAD,
+                 "residual": stack_memory.RESIDUAL, "deviations": stack_memory.DEVIATIONS},
+        "search": {"deepest": DEEPEST, "shown": SHOWN},
         "spread": SPREAD(),
         "controls": _make_controls(words),
+        "folds": [words["paste"]],
     }  # fmt: skip
 
 
@@ -164,17 +160,18 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
         named = [(option, words.get(f"{name}-{option}", str(option))) for option in options]
         return make_control("choice", name, words, at, options=named, **more)
 
-    sizes, habits = {"fold": words["fold-sizes"]}, {"fold": words["fold-bytes"]}
+    more, sizes, habits = ({"fold": words[f"fold-{name}"]} for name in ("more", "sizes", "bytes"))
     of_model = [name for name in MODEL_FIELDS if name != "norm"]
     return [
         choice("model", PRESETS, INITIAL),
         choice("card", runs.CARDS, CARD),
         choice("program", PROGRAMS, settings["program"]),
         *(control(name) for name in LAYOUT),
-        choice("recompute", RECOMPUTE, settings["recompute"]),
-        choice("attention", ATTENTION, settings["attention"]),
         choice("zero", range(4), settings["zero"]),
         control("sequence_parallel"),
+        choice("recompute", RECOMPUTE, settings["recompute"]),
+        choice("attention", ATTENTION, settings["attention"]),
+        *(control(name, **more) for name in FOLDED_LAYOUT),
         *(control(name, **sizes) for name in of_model),
         choice("norm", ("layer", "rms"), settings["norm"], **sizes),
         *(control(name, **habits) for name in BYTES),
@@ -188,10 +185,10 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
     model, plan, worst = _find_worst(at)
     need = stack_memory.estimate(memory.rank_bytes(model, plan, worst))
     room, spread = _room(at), SPREAD()
-    verdict = {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
     likely = need.likely
     return {
-        "verdict": words[verdict],
+        "verdict": words[judge(need, room)],
+        "usable": size(room),
         "room": f"{at.get('card', CARD)}: {size(room)}",
         "rank": words["of-stage"].format(stage=worst, stages=plan.stages, ranks=plan.ranks),
         "added": size(likely - need.counted),
@@ -199,6 +196,11 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
         "spread": f"{size(spread['low'] * likely)} – {size(spread['high'] * likely)}",
         "bounds": f"{size(need.low)} – {size(need.high)}",
     }
+
+
+def judge(need: stack_memory.Estimate, room: float) -> str:
+    """Return the key of the verdict on a card with `room` bytes."""
+    return {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
 
 
 def _find_worst(at: Mapping[str, Any]) -> tuple[Model, Plan, int]:
@@ -221,7 +223,7 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
     lines = count_lines(at)
     products: dict[str, list[str]] = {}
     for name, several in TERMS.items():
-        for term in several if name not in ("backward", "repeated") else ():
+        for term in several if name not in ("backward", "copied", "repeated") else ():
             of = term.of.replace("Ss", "s²")
             products.setdefault(term.key, []).append(f"{term.number} {of}".removeprefix("1 "))
     rows = [(kind, key) for kind in memory.KINDS[:3] for key in ("shared", "experts")]
@@ -245,6 +247,8 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         whole=sum(sums.values()),
         added=need.likely - need.counted,
         room=_room(at),
+        need=need,
+        verdict=judge(need, _room(at)),
         scale=max(need.high, _room(at)),
         lines=lines,
         size=quantities.format_bytes,

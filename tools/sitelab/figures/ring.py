@@ -16,7 +16,8 @@ from sitelab.figures.embed import Figure, make_control, render_template
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 RANKS = tuple(range(2, 9))
 PAYLOAD = 840_000_000  # bytes: 2 to 8 ranks divide it
-INITIAL = ("all_reduce", 4, 2)  # the operation, the ranks, and the step that is shown
+# The operation, the ranks, and the step that is shown: every rank has its first complete piece.
+INITIAL = ("all_reduce", 4, 3)
 
 
 class Send(NamedTuple):
@@ -89,6 +90,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
     sends = list_sends(op, ranks, step)
     html = render_template(
         "ring", words, ranks=ranks, contents=contents, whole=2**ranks - 1,
+        final=trace_pieces(op, ranks, steps(op, ranks))[0],
         sent=[quantities.format_bytes(count) for count in sent],
         leaving={(send.source, send.piece) for send in sends},
         arriving={(send.target, send.place) for send in sends},

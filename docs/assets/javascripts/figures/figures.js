@@ -97,9 +97,10 @@
     }
   }
 
-  /* What each answer said before the control was turned, next to what it says now. */
+  /* What each answer said before the control was turned, next to what it says now; not where it
+   * would only make a sentence longer. */
   function compare(figure, word, draw) {
-    const answers = [...figure.querySelectorAll("[data-answer]")].map((answer) =>
+    const answers = [...figure.querySelectorAll("[data-answer]:not([data-quiet])")].map((answer) =>
       [answer, answer.textContent]);
     figure.querySelectorAll(".play-was").forEach((was) => was.remove());
     draw();
@@ -147,18 +148,38 @@
       figure.querySelector(`[data-answer="${key}"]`).textContent = text;
     },
 
-    /* A slider over the moments of a figure and a button that plays them, below its picture.
+    /* A moment of tracks on a clock: later boxes are pale, and a line, which stays in sight, goes
+     * through all tracks. A box says in `data-start` when it begins. */
+    markMoment(tracks, now, end) {
+      tracks.style.setProperty("--now", `${100 * now / end}%`);
+      tracks.toggleAttribute("data-moment", now < end);
+      for (const box of tracks.querySelectorAll(".play-box")) {
+        box.toggleAttribute("data-later", Number(box.dataset.start) > now);
+      }
+      const scroll = tracks.closest(".play-scroll");
+      const hidden = scroll.scrollWidth - scroll.clientWidth;
+      if (hidden > 0) scroll.scrollLeft = now < end ? scroll.scrollWidth * now / end - scroll.clientWidth / 2 : 0;
+    },
+
+    /* A slider over the moments of a figure, a button that plays them and two that go to the next
+     * and the last one, below its picture.
      * `show(moment, moves)` draws a moment and returns what it says; `moves` if the moment before
      * is on the screen and may turn into it. Returns what sets the last moment and shows one. */
     player(figure, words, show) {
       const still = matchMedia("(prefers-reduced-motion: reduce)");
-      const button = element("button", { type: "button" });
+      const [sign, word] = [element("span", {}), element("span", { className: "play-word" })];
+      sign.setAttribute("aria-hidden", "true");
+      const button = element("button", { type: "button" }, sign, word);
+      const name = (isPlaying) => {
+        sign.textContent = isPlaying ? "❚❚" : "▶";
+        word.textContent = ` ${words[isPlaying ? "pause" : "play"]}`;
+      };
       const slider = element("input", { type: "range", min: 0 });
       const text = figure.querySelector(".play-moment");
       let [at, timer] = [0, 0];
       const stop = () => {
         timer = clearInterval(timer);
-        button.textContent = `▶ ${words.play}`;
+        name(false);
         text.setAttribute("role", "status");
       };
       const go = (moment) => {
@@ -171,7 +192,7 @@
       button.addEventListener("click", () => {
         if (timer) { stop(); return; }
         if (at === Number(slider.max)) go(0);
-        button.textContent = `❚❚ ${words.pause}`;
+        name(true);
         text.removeAttribute("role"); // who listens is not told every moment
         timer = setInterval(() => {
           go(at + 1);
@@ -180,7 +201,16 @@
       });
       slider.setAttribute("aria-label", words["which-moment"]);
       slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
-      text.before(element("div", { className: "play-player" }, button, slider));
+      const steps = [["‹", "step-back", -1], ["›", "step-on", 1]].map(([textContent, key, by]) => {
+        const step = element("button", { type: "button", className: "play-by-one", textContent });
+        step.setAttribute("aria-label", words[key]);
+        step.addEventListener("click", () => {
+          stop();
+          go(Math.max(0, Math.min(Number(slider.max), at + by)));
+        });
+        return step;
+      });
+      text.before(element("div", { className: "play-player" }, button, slider, ...steps));
       return (last, moment) => {
         stop();
         slider.max = last;

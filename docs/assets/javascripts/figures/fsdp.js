@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { element, play, player, percent, size, answer } = window.figures;
+  const { element, markMoment, play, player, percent, size, answer } = window.figures;
   const LENGTHS = { forward: 2, backward: 4 };
 
   /* A step of which the limiter begins with the units in `queued`; what it leaves there is `frees`. */
@@ -120,12 +120,7 @@
 
   /* What a moment shows: later boxes pale, a line, and a sentence. */
   function show(figure, { wire, computing, memory, end }, now, words) {
-    const tracks = figure.querySelector(".play-tracks");
-    tracks.style.setProperty("--now", `${100 * now / end}%`);
-    tracks.toggleAttribute("data-moment", now < end);
-    for (const box of tracks.querySelectorAll(".play-box")) {
-      box.toggleAttribute("data-later", Number(box.dataset.start) > now);
-    }
+    markMoment(figure.querySelector(".play-tracks"), now, end);
     const list = (spans, kind) => during(spans, now).filter((span) => !kind || span.kind === kind)
       .sort((a, b) => a.unit - b.unit)
       .map((span) => (kind ? span.unit : `${words[`key-${span.kind}`]} ${span.unit}`)).join(", ");
@@ -145,8 +140,8 @@
     tracks.style.setProperty("--units", end);
     tracks.replaceChildren(...track(words.wire, wire, end), ...track(words.computing, computing, end),
       ...["parameters", "gradient"].flatMap((kind) =>
-        lanes(memory.filter((span) => span.kind === kind)).flatMap((lane, row) =>
-          track(row ? "" : words[kind], lane, end, "play-lane"))));
+        lanes(memory.filter((span) => span.kind === kind)).flatMap((lane) =>
+          track(words[kind], lane, end, "play-lane"))));
     tracks.toggleAttribute("data-many", tracks.querySelectorAll(".play-lane").length > 8);
     const bytes = data.bytes[at.unit];
     const text = (count) => words.peak.replace("{count}", count).replace("{size}", size(count * bytes));

@@ -70,6 +70,11 @@
     const cells = held.map((row) => row.map((mask) =>
       element("span", { className: "ring-cell" },
         drawPiece(mask, ranks, reduces && mask !== 2 ** ranks - 1))));
+    const { held: final } = hold(op, ranks, countSteps(op, ranks), payload);
+    cells.forEach((row, rank) => row.forEach((cell, piece) => {
+      const mask = held[rank][piece];
+      cell.toggleAttribute("data-complete", mask && mask === final[rank][piece]);
+    }));
     for (const { source, target, piece, place } of sends) {
       cells[source][piece].dataset.leaves = op === "all_to_all" ? "far" : "";
       cells[target][place].dataset.arrives = "";

@@ -1,9 +1,9 @@
 /* Plays shardlab's lists of actions against a clock, as shardlab.proofs.schedules.timeline does, and
- * draws when each stage computes. */
+ * draws when each stage computes, with a moment in it to play. */
 (function () {
   "use strict";
 
-  const { element, play, percent, answer } = window.figures;
+  const { element, markMoment, play, player, percent, answer } = window.figures;
 
   function read(text) {
     const [, kind, microBatch, letter] = /^([FBW])(\d+)([a-z]?)$/.exec(text);
@@ -62,6 +62,7 @@
     const created = element("span", { className: `play-box play-${span.kind.toLowerCase()}` },
       element("i", { textContent: span.microBatch }));
     created.dataset.chunk = span.chunk;
+    created.dataset.start = span.start;
     created.style.left = `${100 * span.start / end}%`;
     created.style.width = `${100 * (span.end - span.start) / end}%`;
     return created;
@@ -77,7 +78,9 @@
     const busy = all.reduce((sum, span) => sum + span.end - span.start, 0);
     const tracks = figure.querySelector(".play-tracks");
     tracks.style.setProperty("--units", end);
-    tracks.style.setProperty("--digits", String(at.microBatches - 1).length);
+    const digits = String(at.microBatches - 1).length;
+    tracks.style.setProperty("--digits", digits);
+    tracks.dataset.digits = digits;
     tracks.replaceChildren(...spans.flatMap((stage, number) => [
       element("span", { className: "play-stage", textContent: number }),
       element("span", { className: "play-track" }, ...stage.map((span) => box(span, end))),
@@ -85,8 +88,33 @@
     answer(figure, "bubble", percent(1 - busy / (spans.length * end)));
     answer(figure, "live", peak(orders[0]) / chunks);
     answer(figure, "sends", chosen.sends);
+    const times = [...new Set([0, ...all.flatMap((span) => [span.start, span.end])])]
+      .sort((a, b) => a - b);
+    shown = { spans, chunks, end, times };
+    restart(times.length - 1, times.length - 1);
     return [];
   }
 
-  play("schedule", draw);
+  /* The micro-batches whose activations a stage holds; of v chunks each is a part. */
+  function live(spans, chunks, now) {
+    const last = spans.some(({ kind }) => kind === "W") ? "W" : "B";
+    const begun = spans.filter(({ kind, start }) => kind === "F" && start <= now);
+    return (begun.length - spans.filter(({ kind, end }) => kind === last && end <= now).length) / chunks;
+  }
+
+  function show({ spans, chunks, end, times }, moment) {
+    const now = times[moment];
+    markMoment(figure.querySelector(".play-tracks"), now, end);
+    if (now === end) return words.still;
+    const busy = spans.filter((stage) => stage.some((span) => span.start <= now && now < span.end));
+    return words.moment.replace("{now}", now).replace("{end}", end).replace("{busy}", busy.length)
+      .replace("{stages}", spans.length)
+      .replace("{live}", spans.map((stage) => live(stage, chunks, now)).join(", "));
+  }
+
+  let shown = null;
+  const figure = document.querySelector('figure[data-figure="schedule"]');
+  const { words } = JSON.parse(figure.querySelector("script").textContent);
+  const restart = player(figure, words, (moment) => show(shown, moment));
+  play("schedule", draw, undefined, true);
 })();

@@ -125,7 +125,9 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
     """
     device = torch.get_default_device()
     # The CPU has nothing to wait for.
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda *_: None
+    on_gpu = device.type == "cuda"
+    synchronize = torch.cuda.synchronize if on_gpu else lambda *_: None
+    current_device = torch.cuda.current_device if on_gpu else lambda: device
 
     def zeros(*size: Any, **options: Any) -> Tensor:
         return torch.zeros(*size, **(options | {"device": device}))
@@ -134,7 +136,7 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # deprecated collectives, CUDA_DEVICE_MAX_CONNECTIONS
         for target, name, shim in [
-            (torch.cuda, "current_device", lambda: device),
+            (torch.cuda, "current_device", current_device),
             (torch.cuda, "synchronize", synchronize),
             (torch.Tensor, "cuda", lambda x, *_, **__: x.to(device)),
             (schedules, "torch", Instead(torch, zeros=zeros)),
