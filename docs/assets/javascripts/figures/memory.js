@@ -380,15 +380,16 @@
     status.hidden = false;
     status.textContent = typeof settings === "string" ? settings : words["was-read"];
   });
-  const block = (title, ...parts) => panel.querySelector(".play-share").before(element("details",
-    { className: "play-paste" }, element("summary", { textContent: title }), ...parts));
+  panel.querySelector(".play-share").before(element("details", { className: "play-paste" },
+    element("summary", { textContent: words.paste }), field, button, status));
+  const margin = document.querySelector("#figure-memory .play-more");
+  const block = (title, ...parts) => margin.append(element("div", { className: "play-paste" },
+    element("p", {}, element("strong", { textContent: title })), ...parts));
   const press = (text, action) => {
     const pressed = element("button", { type: "button", textContent: text });
     pressed.addEventListener("click", action);
     return pressed;
   };
-  block(words.paste, field, button, status);
-
   const gib = element("input", { type: "number", min: 1, step: "any", name: "measured" });
   gib.setAttribute("aria-label", words["own-gib"]);
   const learned = element("p", { className: "play-note", textContent: words["own-none"] });
