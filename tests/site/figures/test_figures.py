@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from costlab.layouts import memory, model, model_config, runs, stack_memory
+from costlab.layouts import fits, memory, model, model_config, runs, stack_memory
 from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
 from shardlab.proofs.schedules.timeline import bubble, peak_live
@@ -163,6 +163,52 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader, count: i
         assert shown["range"] == pytest.approx(bracket, abs=0.01)
         assert words[shown["verdict"]] == shown["answers"]["verdict"]
     assert counted > count / 20 + len(PRESETS) - 1
+
+
+OFFERS = """() => [...document.querySelectorAll("#figure-memory .play-offers button")].map(
+  button => [JSON.parse(button.dataset.move), button.textContent])"""
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_calculator_offers_the_changes_of_fits_that_save(reader: Reader, name: str) -> None:
+    words = load_words("en")["memory"]
+    turn_controls(reader, "memory", [[("model", name)]])
+    sizes, plan = account.read_plan(PRESETS[name])
+    room = stack_memory.usable_bytes(account.CARD)
+
+    def estimate(plan: model.Plan) -> stack_memory.Estimate:
+        stages = memory.all_ranks(sizes, plan)
+        return stack_memory.estimate(stages[memory.worst(stages)])
+
+    wanted = []
+    for changed in fits.change(sizes, plan):
+        need = estimate(changed)
+        if need.likely >= estimate(plan).likely:
+            continue
+        move = {key: value for key, value in asdict(changed).items()
+                if value != asdict(plan)[key]}  # fmt: skip
+        end = f" → {quantities.format_bytes(need.likely)}: {words[account.judge(need, room)]}"
+        wanted.append((move, changed.micro_batches, end))
+    offers = reader.page.evaluate(OFFERS)
+    assert len(offers) == len(wanted)
+    assert wanted or name == "tutor"
+    for (move, text), (settings, micro_batches, end) in zip(offers, wanted, strict=True):
+        assert move.pop("micro_batches", plan.micro_batches) == micro_batches
+        assert move == settings
+        assert text.endswith(end)
+
+
+def test_an_offered_change_is_taken_by_its_button(reader: Reader) -> None:
+    page = reader.read(PLACES["memory"])
+    page.locator("#figure-memory summary", has_text="What one change would save").click()
+    offered = page.locator("#figure-memory .play-offers button").first
+    text = str(offered.text_content())
+    offered.click()
+    assert text.startswith("Attention: fused")
+    assert page.locator("#figure-memory [name=attention]").input_value() == "fused"
+    likely = page.locator("#figure-memory [data-answer=likely]").text_content()
+    assert f" → {likely}: " in text
+    assert not reader.wrong
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
                  "state": stack_memory.STATE},
         "spread": SPREAD(),
         "controls": _make_controls(words),
-        "folds": [words["paste"]],
+        "folds": [words["paste"], words["offers"]],
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 /* Whether a layout fits, as `tools/bench fits` says it: the account of costlab.layouts.memory, term
- * by term, and the addition of costlab.layouts.stack_memory. Rules are those of costlab.layouts.model. */
+ * by term, and the addition of costlab.layouts.stack_memory. Rules are those of costlab.layouts.model,
+ * and the changes that it offers those of costlab.layouts.fits. */
 (function () {
   "use strict";
 
@@ -232,18 +233,71 @@
     figure.querySelector('[data-sum="whole"]').textContent = size(whole(lines));
   }
 
-  function draw(figure, values, data) {
-    const { words, terms, bias, cards, spread } = data;
+  /* What the rank needs that holds most, or why the settings are refused. */
+  function judge(values, { words, terms, bias, cards }) {
     const at = complete({ ...values, asked_head_size: values.head_size });
     const refused = refusals(at, words);
-    if (refused.length) return refused;
-    const write = (name, text) => answer(figure, name, text);
+    if (refused.length) return { refused };
     const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
     const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
     const need = estimate(stages[worst], bias);
     const room = cards[at.card];
     const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
-    show(figure, stages[worst], data.kinds,
+    return { at, refused, lines: stages[worst], worst, need, room, verdict };
+  }
+
+  /* Changes that save memory on as many ranks with the same batch, in the order of their price. */
+  function listMoves(at) {
+    const twice = (axis) => ({ [axis]: 2 * at[axis], data: at.data / 2, micro_batches: 2 * at.micro_batches });
+    return [
+      { attention: "fused" },
+      { zero: Math.max(at.zero, 1) },
+      { sequence_parallel: at.tensor > 1 },
+      at.recompute === "none" && at.attention === "unfused" && { recompute: "selective" },
+      at.micro_batch % 2 === 0 && { micro_batch: at.micro_batch / 2, micro_batches: 2 * at.micro_batches },
+      at.data % 2 === 0 && at.tensor !== 8 && twice("tensor"),
+      at.data % 2 === 0 && !at.layers_of_stages && twice("stages"),
+      at.data % 2 === 0 && twice("context"),
+      at.experts && at.experts % (2 * at.expert) === 0 && { expert: 2 * at.expert },
+      at.zero >= 1 && at.zero < 3 && at.stages === 1 && { zero: at.zero + 1 },
+      { recompute: "full" },
+    ].filter((move) => move && Object.entries(move).some(([name, value]) => at[name] !== value));
+  }
+
+  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
+  const { words } = data;
+  const offers = element("div", { className: "play-offers" });
+  let turn = () => {};
+
+  /* A button for each change that saves something, with what the rank then needs. */
+  function offer(values, { likely }) {
+    const say = ([name, value]) => {
+      const { label, options } = data.controls.find((spec) => spec.name === name);
+      const text = options ? options.find(([option]) => option === value)[1] : value;
+      return value === true ? label : `${label}: ${text}`;
+    };
+    const buttons = listMoves(values).flatMap((move) => {
+      const { refused, need, verdict } = judge({ ...values, ...move }, data);
+      if (refused.length || need.likely >= likely) return [];
+      const names = Object.entries(move).filter(([name]) => name !== "micro_batches").map(say).join(", ");
+      const button = element("button", { type: "button" }, `${names} → `,
+        element("b", { textContent: size(need.likely) }), `: ${words[verdict]}`);
+      button.dataset.move = JSON.stringify(move);
+      button.addEventListener("click", () => {
+        turn(move);
+        offers.previousSibling.focus({ preventScroll: true });
+      });
+      return [button];
+    });
+    offers.replaceChildren(...(buttons.length ? buttons : [words["no-offer"]]));
+  }
+
+  function draw(figure, values) {
+    const { at, refused, lines, worst, need, room, verdict } = judge(values, data);
+    if (refused.length) return refused;
+    const { spread } = data;
+    const write = (name, text) => answer(figure, name, text);
+    show(figure, lines, data.kinds,
       { scale: Math.max(room, need.high), room, added: need.likely - need.counted, ...need });
     write("verdict", words[verdict]);
     figure.querySelector(".play-answer").dataset.verdict = verdict;
@@ -255,13 +309,19 @@
     write("likely", size(need.likely));
     write("spread", `${size(spread.low * need.likely)} – ${size(spread.high * need.likely)}`);
     write("bounds", `${size(need.low)} – ${size(need.high)}`);
+    offer(values, need);
     return [];
   }
 
-  const turned = (name, values, data) => ({
+  const turned = (name, values) => ({
     model: () => data.models[values.model], program: () => data.programs[values.program],
   }[name] || (() => ({})))();
   const { change, panel } = play("memory", draw, turned);
+  turn = change;
+  if (!offers.firstChild) { // nothing in the address: the first picture is drawn already
+    const first = Object.fromEntries(data.controls.map(({ name, at }) => [name, at]));
+    offer(first, judge(first, data).need);
+  }
 
   /* What a model's config.json says, or a sentence: as costlab.layouts.model_config reads it. */
   function readConfig(text, { words, config: { sizes, families, ignored }, empty }) {
@@ -296,8 +356,6 @@
     return settings;
   }
 
-  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
-  const { words } = data;
   const field = element("textarea", { rows: 4, spellcheck: false, name: "config" });
   field.setAttribute("aria-label", "config.json");
   const status = element("p", { className: "play-note", hidden: true });
@@ -309,6 +367,9 @@
     status.hidden = false;
     status.textContent = typeof settings === "string" ? settings : words["was-read"];
   });
-  panel.querySelector(".play-share").before(element("details", { className: "play-paste" },
-    element("summary", { textContent: words.paste }), field, button, status));
+  panel.querySelector(".play-share").before(
+    element("details", { className: "play-paste" },
+      element("summary", { textContent: words.paste }), field, button, status),
+    element("details", { className: "play-fold" },
+      element("summary", { textContent: words.offers }), offers));
 })();
