@@ -108,14 +108,10 @@ def test_without_a_command_the_whole_lab_is_measured(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "words",
     [
-        ["nonsense"],
-        ["--profile", "slow"],
-        ["--ranks", "0"],
-        ["tp", "--hidden", "x"],
-        ["compare", "a"],
-        ["--minutes", "0"],
+        ["nonsense"], ["--profile", "slow"], ["--ranks", "0"], ["tp", "--hidden", "x"],
+        ["compare", "a"], ["--minutes", "0"],
     ],
-)
+)  # fmt: skip
 def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
     done = run_command(*words)
     assert (done.returncode, done.stdout) == (2, "")

@@ -62,13 +62,9 @@ def test_the_commands_of_the_pages_do_what_they_say(
             f"ended=$?; [ $ended = {ends[number][0]} ] || {{ echo {number} >&2; exit 1; }}",
         ]
     done = subprocess.run(
-        ["bash", "-c", "\n".join(script)],
-        cwd=tmp_path,
-        env=shell,
-        capture_output=True,
-        text=True,
+        ["bash", "-c", "\n".join(script)], cwd=tmp_path, env=shell, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     if done.returncode:
         failed = int(done.stderr.split()[-1])
         page, command = commands[failed]

@@ -1,11 +1,12 @@
 """Statements of pages and labs about themselves are true."""
 
+import math
 import re
 import sys
 
 import pytest
 
-from tests.docs.page import ROOT
+from tests.docs.page import EXERCISE, ROOT
 from tests.running import run_program
 
 NUMBER = re.compile(r"\d+")
@@ -33,6 +34,33 @@ def test_the_commands_page_shows_what_check_counts(page: str) -> None:
     shown = text.partition(f"shardbook check -v {lab}\n")[2].partition("\n```\n\n*")[0]
     done = run_program([sys.executable, "-m", "notelab", "check", "-v", "--offline", lab], cwd=ROOT)
     assert COUNTED.findall(shown) == COUNTED.findall(done.stdout) != [], done.stderr
+
+
+# Of a page of theory: what a reader doesn't read, or reads later.
+UNREAD = re.compile(
+    r"\A---\n.*?\n---\n|^```.*?^```|<!--.*?-->|<details.*?</details>|\]\([^)]*\)|`[^`\n]*:L\d[^`\n]*`"
+    r"|<[^>]+>|^\?\?\? [^\n]*\n(?:(?: {4}[^\n]*)?\n)*",
+    re.S | re.M,
+)
+
+
+@pytest.mark.parametrize("page", ["index.md", "index.es.md"])
+def test_the_minutes_of_the_theory_are_those_that_the_front_page_counts(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    rates = re.findall(r" (?:count|cuentan) (\d+) .*? (\d) .*? (\d) .*? (\d) ", text, re.S)
+    words_a_minute, *costs = map(int, rates[0])
+    steps = re.findall(r"\]\((theory/\d[\w-]+)[.\w]*\) · \*(\d+) min\.\*", text)
+    assert len(steps) == 11
+    for name, minutes in steps:
+        theory = (ROOT / f"docs/{name}.md").read_text("utf-8")
+        words = len(re.findall(r"\w[\w’'-]*", UNREAD.sub(" ", theory)))
+        parts = (
+            theory.count('class="figure"'),
+            len(EXERCISE.findall(theory)),
+            theory.count("??? question"),
+        )
+        needed = words / words_a_minute + sum(map(math.prod, zip(costs, parts, strict=True)))
+        assert int(minutes) == 5 * math.ceil(needed / 5), name
 
 
 @pytest.mark.parametrize(

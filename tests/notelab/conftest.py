@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from notelab.mermaid import engine_thread
+from notelab.mermaid.engine_thread import EngineThread
 from notelab.sources.index import settings
 from tests.notelab.scratch import Scratch
 
@@ -45,3 +47,20 @@ def pip_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+
+
+@pytest.fixture(scope="session")
+def running_engine() -> tuple[int, EngineThread]:
+    """Return an engine, and the process in which its thread runs."""
+    return os.getpid(), EngineThread()
+
+
+@pytest.fixture
+def one_engine(running_engine: tuple[int, EngineThread], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse diagrams with an engine that is running: to start one takes half a second."""
+    process, engine = running_engine
+    monkeypatch.setattr(
+        engine_thread,
+        "EngineThread",
+        lambda: engine if os.getpid() == process else EngineThread(),
+    )

@@ -117,6 +117,7 @@ def git(folder: Path, *arguments: str) -> str:
         **os.environ,
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_TEMPLATE_DIR": "",  # a repository has 15 files of it, which no test reads
     }
     # A git hook that runs the tests passes its own repository to them; ours is another one.
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"):
@@ -142,20 +143,7 @@ def _filled_folder(make: Callable[[Path], object]) -> TemporaryDirectory[str]:
 
 def copy_filled(make: Callable[[Path], object], folder: Path) -> None:
     """Fill `folder` with what `make` writes; `make` runs once, because git's commands are slow."""
-    shutil.copytree(_filled_folder(make).name, folder, symlinks=True)
-
-
-def _make_upstream(folder: Path) -> None:
-    (folder / "pkg").mkdir()
-    (folder / "pkg/scaler.py").write_text(UPSTREAM)
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "one")
-    git(folder, "tag", "v1")
-
-
-def _make_empty(folder: Path) -> None:
-    git(folder, "init", "-q", "-b", "main")
+    shutil.copytree(_filled_folder(make).name, folder, symlinks=True, dirs_exist_ok=True)
 
 
 @dataclass
@@ -167,10 +155,18 @@ class Scratch:
 
     def __post_init__(self) -> None:
         """Create both repositories, the two notes, the pin and the lock."""
-        copy_filled(_make_upstream, self.upstream)
+        copy_filled(_make_scratch, self.root)
         self.commit = self.upstream.joinpath(".git/refs/heads/main").read_text().strip()
-        copy_filled(_make_empty, self.book)
+
+    def fill(self) -> None:
+        """Write all files of an empty folder."""
+        (self.upstream / "pkg").mkdir(parents=True)
+        (self.upstream / "pkg/scaler.py").write_text(UPSTREAM)
+        git(self.upstream, "init", "-q", "-b", "main")
+        self.commit = commit_all(self.upstream)
+        git(self.upstream, "tag", "v1")
         self.lab.mkdir(parents=True)
+        git(self.book, "init", "-q", "-b", "main")
         self.write("lab.toml", LAB)
         self.write("up-sha.txt", f"{self.commit}\n")
         self.write("note.md", NOTE.format(commit=self.commit[:12]))
@@ -249,3 +245,9 @@ class Scratch:
         if mirror:
             environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)
         return run_shardbook(*arguments, folder=self.book, environment=environment)
+
+
+def _make_scratch(folder: Path) -> None:
+    scratch = Scratch.__new__(Scratch)
+    scratch.root = folder
+    scratch.fill()

@@ -25,17 +25,10 @@ from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCAB, SEQUENCE, BATCH = 3, 16, 4, 2, 24, 21, 8, 8
 INIT = Init(0, 0.2, torch.float64)
 SUPPORTS = {
-    "tensor": [1, 2],
-    "context": [1, 2],
-    "pipeline": [1, 2],
-    "data": [1, 2],
-    "microbatches": [1, 2],
-    "schedule": ["1f1b", "gpipe"],
-    "fsdp": ["", "FULL_SHARD"],
-    "sequence_parallel": [False, True],
-    "tied": [False, True],
-    "packed": [False, True],
-}
+    "tensor": [1, 2], "context": [1, 2], "pipeline": [1, 2], "data": [1, 2],
+    "microbatches": [1, 2], "schedule": ["1f1b", "gpipe"], "fsdp": ["", "FULL_SHARD"],
+    "sequence_parallel": [False, True], "tied": [False, True], "packed": [False, True],
+}  # fmt: skip
 DOCUMENTS = [0, 0, 0, 1, 1, 2, 2, 2]  # of each sequence's tokens
 
 

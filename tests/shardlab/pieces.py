@@ -5,15 +5,12 @@ Dimensions: B batch, H hidden, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor, nn
 
 from shardlab.comm import World
 
 LAYERS, HIDDEN, VOCAB, BATCH = 8, 6, 5, 24
-RATE = 0.1
 
 
 def layer(index: int) -> nn.Linear:
@@ -47,16 +44,16 @@ class Piece(nn.Module):
         return x_BH @ self.embedding.t() if self.last else x_BH
 
 
-def data(step: int = 0) -> tuple[Tensor, Tensor]:
-    """Tokens and targets [B] of one step."""
-    generator = torch.Generator("cpu").manual_seed(100 + step)
+def data() -> tuple[Tensor, Tensor]:
+    """Tokens and targets [B]."""
+    generator = torch.Generator("cpu").manual_seed(100)
     drawn = torch.randint(VOCAB, (2, BATCH), generator=generator, device="cpu")
     tokens_B, targets_B = drawn.to(torch.get_default_device())
     return tokens_B, targets_B
 
 
-def microbatches(count: int, step: int = 0) -> list[tuple[Tensor, Tensor]]:
-    tokens_B, targets_B = data(step)
+def microbatches(count: int) -> list[tuple[Tensor, Tensor]]:
+    tokens_B, targets_B = data()
     return list(zip(tokens_B.chunk(count), targets_B.chunk(count), strict=True))
 
 
@@ -68,34 +65,29 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
-
-
 def chunks_of(world: World, chunks: int = 1) -> nn.ModuleList:
     """This rank's pieces: chunk c of stage s is piece c·p + s."""
     p = world.size
     return nn.ModuleList(Piece(c * p + world.rank, p * chunks) for c in range(chunks))
 
 
-def named(chunks: nn.ModuleList, values: str) -> dict[str, Tensor]:
-    """Gradients or weights by the whole model's names."""
-    read = {"gradients": gradients, "weights": weights}[values]
-    return {name: x for chunk in chunks for name, x in read(chunk).items()}
+def gradients_of(chunks: nn.ModuleList) -> dict[str, Tensor]:
+    """By the whole model's names."""
+    return {name: x for chunk in chunks for name, x in gradients(chunk).items()}
 
 
-def whole_run(steps: int) -> Mapping[str, Mapping[str, Tensor]]:
-    """The unsharded model on the whole batch: SGD, whose steps show a wrongly scaled gradient."""
-    model = Piece()
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    losses = []
-    first: dict[str, Tensor] = {}
-    for step in range(steps):
-        optimizer.zero_grad()
-        tokens_B, targets_B = data(step)
-        value = loss(model(tokens_B), targets_B)
-        value.backward()
-        first = first or gradients(model)
-        optimizer.step()
-        losses.append(value.detach())
-    return {"losses": {"": torch.stack(losses)}, "gradients": first, "weights": weights(model)}
+def sum_tied(world: World, chunks: nn.ModuleList) -> None:
+    """Sum the embedding's gradient over the first and the last stage, as grid.embedding does."""
+    if world.size == 1 or world.rank not in (0, world.size - 1):
+        return
+    ends = world.axis("embedding", [0, world.size - 1])
+    tied = next(chunk.embedding for chunk in chunks if chunk.first or chunk.last)
+    ends.all_reduce(tied.grad, out=tied.grad)
+
+
+def whole_step() -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss and gradients of the unsharded model on the whole batch."""
+    model, (tokens_B, targets_B) = Piece(), data()
+    value = loss(model(tokens_B), targets_B)
+    value.backward()
+    return value.detach(), gradients(model)

@@ -1,6 +1,7 @@
-"""The page on GPUs: the tables of the run on an H100, from docs/measured/h100.json."""
+"""The page on GPUs: the tables of the runs, from docs/measured/h100.json and h200.json."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ WORDS = read_words("gpu-run")
 def render() -> Iterator[tuple[Path, str]]:
     """Yield the page in each language."""
     run = json.loads((MEASURED / "h100.json").read_text("utf-8"))
+    held = json.loads((MEASURED / "h200.json").read_text("utf-8"))["metrics"]
     values = {metric["id"]: metric for metric in run["metrics"]}
     for language in LANGUAGES:
         words = WORDS[language]
@@ -22,6 +24,7 @@ def render() -> Iterator[tuple[Path, str]]:
             "measured: h100 stages": _stages(run["stages"], words),
             "measured: h100 products": _products(values, words),
             "measured: h100 copies": _copies(values, words),
+            "measured: h200 memory": _memory(held, words),
         }
         yield path, fill_blocks(path, blocks)
 
@@ -54,6 +57,21 @@ def _copies(values: dict[str, Any], words: dict[str, Any]) -> str:
         shares = [values[f"gpu.h{size}.hidden-copy.{of}"] for of in ("host", "device")]
         rows.append([str(size), *(_share(share, words["to"]) for share in shares)])
     return table(words["copies"], ">>>", rows)
+
+
+def _memory(metrics: list[dict[str, Any]], words: dict[str, Any]) -> str:
+    rows = []
+    for metric in metrics:
+        model, batch, tokens = re.findall(r"gpt|llama|\d+", metric["id"])
+        numbers = [words["none"]] * 3
+        if metric["value"]:
+            over = metric["counted"] / metric["value"] - 1
+            numbers = [f"{metric['value']:.2f}", f"{metric['held']:.2f}", f"{over:+.1%}"]
+        peak, holds, over = numbers
+        model = {"gpt": "GPT", "llama": "Llama"}[model]
+        counted = f"{metric['counted']:.2f}"
+        rows.append([model, f"{batch} × {int(tokens):,}", counted, peak, holds, over])
+    return table(words["memory"], "<>>>>>", rows)
 
 
 def _share(metric: dict[str, Any], to: str = "–") -> str:

@@ -243,7 +243,7 @@ class Site:
     def on_post_build(self, config: MkDocsConfig) -> None:
         """Fill the pages of cards and split the search index, once all languages are built."""
         self._todays_cards.fill()
-        search_index.split_index(Path(config.site_dir), "es", self._wayfinding.terms)
+        search_index.split_index(Path(config.site_dir), "es", self._wayfinding)
         search_index.extend_worker(Path(config.site_dir))
         if plain := self._options.plain:
             for language in config.plugins["i18n"].all_languages:  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@
   const LONGER = 3;
   const AKIN = 1;
   const KEYWORD = 1e12; // above each score of Material's fields
+  const SECTION = 3; // of a page: Material multiplies a page's score by 5, a section's by 2
   const TITLE = 10;
   const SHORTEST = 4; // letters of a word that may have one of them wrong
 
@@ -69,8 +70,9 @@
   Builder.prototype.add = function (entry, attributes) {
     const weight = entry.boost || 1;
     if (weight >= 1) note(titles, entry.title, entry.location, TITLE);
-    for (const term of entry.terms || []) note(keywords, term, entry.location, weight);
-    for (const tag of entry.tags || []) note(keywords, tag, entry.location, 2 * weight);
+    const sure = entry.location.includes("#") ? SECTION * weight : weight;
+    for (const term of entry.terms || []) note(keywords, term, entry.location, sure);
+    for (const tag of entry.tags || []) note(keywords, tag, entry.location, 2 * sure);
     return add.call(this, entry, attributes);
   };
 

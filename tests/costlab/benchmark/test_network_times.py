@@ -19,13 +19,9 @@ from tests.costlab.network.namespaces import explain_lack
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(2 * lab.PATIENCE)]
 LIMIT = 0.05
 WORDS = {
-    "": (
-        "set on the link",
-        "measured by the bench",
-        "{rate:.0f} Mbit/s, {ranks} nodes",
-        "a delay {step:.0f} ms longer, {ranks} nodes",
-        "{date}; {processor}, {cores} cores, load {load-before} before; gloo, torch {torch}.",
-    ),
+    "": ("set on the link", "measured by the bench", "{rate:.0f} Mbit/s, {ranks} nodes",
+         "a delay {step:.0f} ms longer, {ranks} nodes",
+         "{date}; {processor}, {cores} cores, load {load-before} before; gloo, torch {torch}."),
     ".es": (
         "fijado en el enlace",
         "medido por el banco",
@@ -33,7 +29,7 @@ WORDS = {
         "un retardo {step:.0f} ms mayor, {ranks} nodos",
         "{date}; {processor}, {cores} núcleos, carga previa {load-before}; gloo, torch {torch}.",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from costlab.gpu_report import throughput
+from costlab.gpu_report import footprints, throughput
+from costlab.layouts.stack_memory import worst_rank
 from shardlab.comm import Axis
 from shardlab.gpt.model import GPT
 
@@ -30,3 +31,11 @@ def test_the_peak_is_counted_from_what_is_held_once_the_optimizer_has_its_state(
 def test_the_line_says_the_peak_and_what_of_it_is_the_steps_own() -> None:
     line = throughput.memory(3 * GIB, 5 * GIB)
     assert "peak memory 5.0 GiB: 3.0 between steps" in line and "2.0 of a step's own" in line
+
+
+def test_the_models_of_the_memory_cases_have_the_parameters_that_fits_counts() -> None:
+    for kind in footprints.KINDS.values():
+        config = footprints.configured(kind, 64, "cpu")
+        model, plan = footprints.described(config, 2, 64)
+        parameters = sum(p.numel() for p in GPT(config, tensor=Axis.alone()).parameters())
+        assert worst_rank(model, plan)["weights"] == 2 * parameters

@@ -138,39 +138,6 @@ def test_a_run_on_a_busy_machine_is_told() -> None:
     ]
 
 
-def load_real_run(name: str, slow: str = "") -> Result:
-    """Return one of two real runs of the same code on a two-core machine, an hour apart."""
-    runs = msgspec.json.decode((DATA / "two-runs.json").read_bytes())
-    metrics = [
-        Metric(id=id_, value=value * factor, unit="s", low=low * factor, high=high * factor)
-        for id_, (value, low, high) in runs[name].items()
-        for factor in [1.2 if family_of(id_) == slow else 1.0]
-    ]
-    return Result(sections={"collectives": Section(status="complete", metrics=metrics)})
-
-
-@pytest.mark.parametrize(("first", "second"), [("first", "second"), ("second", "first")])
-def test_two_real_runs_agree_and_a_fifth_planted_in_one_is_called_out(
-    first: str, second: str
-) -> None:
-    assert not compare(load_real_run(first), load_real_run(second)).differs
-    families = {
-        family.name for family in compare(load_real_run(first), load_real_run(second)).families
-    }
-    named = {
-        name
-        for name in families
-        if [
-            f.name
-            for f in compare(load_real_run(first), load_real_run(second, name)).families
-            if f.significant
-        ]
-        == [name]
-    }
-    assert len(families) == 12
-    assert len(named) >= 11
-
-
 def load_whole_run(name: str, slow: str = "") -> Result:
     """Return one of two whole runs of the quick profile on a two-core machine."""
     runs = msgspec.json.decode((DATA / "two-whole-runs.json").read_bytes())

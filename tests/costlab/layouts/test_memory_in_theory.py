@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from shardlab.layers.matmul import fuse
 from shardlab.pipeline.action import ScheduleError
 from shardlab.pipeline.schedule import interleaved
 from shardlab.proofs.schedules.timeline import peak_live
+from tests.costlab.layouts.test_memory_counted import saved_bytes as kept_bytes
 from tests.docs.page import ROOT
 from tests.docs.theory.account import (
     MEGATRON,
@@ -105,7 +107,7 @@ def saved_of_experts(hidden: int, top_k: int) -> int:
     with alone(0, 1) as world:
         layer = ExpertLayer(config, "layers.0.mlp", axis=world.whole, init=init)
         x_sBH = torch.randn(S, B, hidden, requires_grad=True)
-        return count_saved_bytes(layer, x_sBH)
+        return kept_bytes(layer, lambda: layer(x_sBH))
 
 
 @pytest.mark.parametrize("top_k", [pytest.param(1, marks=pytest.mark.ci), 2])
@@ -138,22 +140,7 @@ def saved(
             fuse(block)
         rows = S // ranks if sequence_parallel else S
         x_sBH = torch.randn(rows, B, H, dtype=dtype, requires_grad=True)
-        return count_saved_bytes(block, x_sBH)
-
-
-def count_saved_bytes(module: torch.nn.Module, x_sBH: torch.Tensor) -> int:
-    """Bytes that autograd keeps of one forward: each storage once, no parameters."""
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
-    tensors: dict[int, torch.Tensor] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        if (place := tensor.untyped_storage().data_ptr()) not in parameters:
-            tensors[place] = tensor  # alive, so that no other gets its place
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        module(x_sBH)
-    return sum(tensor.untyped_storage().nbytes() for tensor in tensors.values())
+        return kept_bytes(block, lambda: block(x_sBH))
 
 
 CUTS = [(1, False, False), (2, False, False), (2, True, False), (2, True, True)]
@@ -194,16 +181,20 @@ THEORY = ("08-memory.md", "08-memory.es.md")
 SIZES = {"layers": 1, "hidden": 512, "heads": 8, "vocab": 256, "sequence": 1024}
 
 
+@cache
+def count_saved_by_attention(dropout: float) -> int:
+    config = GPTConfig(**SIZES, dropout=dropout)
+    with alone(0, 1) as world:
+        init = Init(0, 0.02, torch.float32, "cpu")
+        attention = Attention(config, "attention", axis=world.whole, init=init)
+        x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
+        return kept_bytes(attention, lambda: attention(x_sBH))
+
+
 @pytest.mark.parametrize("page", THEORY)
 def test_on_a_cpu_attention_keeps_what_theory_8_says_with_dropout_and_without(page: str) -> None:
-    byte_counts = []
-    for dropout in (0.1, 0.0):
-        config = GPTConfig(**SIZES, dropout=dropout)
-        init = Init(0, 0.02, torch.float32, "cpu")
-        with alone(0, 1) as world:
-            attention = Attention(config, "attention", axis=world.whole, init=init)
-            x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
-            byte_counts.append(count_saved_bytes(attention, x_sBH))
+    config = GPTConfig(**SIZES)
+    byte_counts = [count_saved_by_attention(dropout) for dropout in (0.1, 0.0)]
     sbh, assb = config.sequence * config.hidden, config.heads * config.sequence**2
     sums = config.heads * config.sequence * 4  # one a row of the softmax
     assert byte_counts == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]

@@ -44,12 +44,23 @@ def test_the_interval_of_the_others_holds_its_share_of_them() -> None:
     assert learn.coverage(groups)["0"] == pytest.approx(0.8, abs=0.02)
 
 
+def test_an_interval_is_wider_where_the_fit_knows_less() -> None:
+    few = [run for run in runs.timed() if run.source == "torchtitan"]
+    fit = learn.leave_out(few)[1][""]
+    other = [msgspec.structs.replace(run, card="A100-80", dtype="bf16") for run in few[:1]]
+    known, unknown = (
+        fit.deviation(learn.slopes(step_time.tabulate(rows), fit.logs))[0] for rows in (few, other)
+    )
+    assert unknown > 1.2 * known
+
+
 def test_published_scores_reach_what_was_wanted() -> None:
     scores = msgspec.json.decode(predictions.SCORES.read_bytes(), type=Scores)
     every = learn.average(scores.publications)
     assert every.median <= 0.12
     assert every.mean <= 0.16
-    assert 0.75 <= every.covered <= 0.85
+    shares = [every.covered, scores.rows.covered, learn.average(scores.sources).covered]
+    assert all(0.75 <= share <= 0.85 for share in shares)
     assert scores.by_own_runs[4].median <= 0.08
     for regret in scores.regret:
         assert regret.chosen <= regret.chance / 3
@@ -60,7 +71,7 @@ def test_factors_and_scores_are_those_of_the_published_runs() -> None:
     fitted, scores = learn.score()
     stored = learn.load()
     assert fitted.rows == stored.rows == len(runs.timed())
-    assert np.allclose(fitted.values(), stored.values(), atol=0.01)
+    assert np.allclose(fitted.fit().logs, stored.fit().logs, atol=0.01)
     written = msgspec.json.decode(predictions.SCORES.read_bytes(), type=Scores)
     now, then = learn.average(scores.publications), learn.average(written.publications)
     assert now.median == pytest.approx(then.median, abs=0.002)
@@ -89,8 +100,8 @@ def test_rows_that_no_fit_has_seen_are_inside_their_intervals() -> None:
     steps = predict(unseen)
     off = [abs(step.seconds / run.seconds - 1) for run, step in zip(unseen, steps, strict=True)]
     assert np.median(off) <= 0.12
-    assert all(step.low <= run.seconds <= step.high
-               for run, step in zip(unseen, steps, strict=True))  # fmt: skip
+    held = [step.low <= run.seconds <= step.high for run, step in zip(unseen, steps, strict=True)]
+    assert np.mean(held) >= 0.8
 
 
 def test_experts_multiply_their_rows_and_are_sent_them() -> None:
@@ -119,6 +130,6 @@ def test_the_factors_of_experts_are_fitted_without_moving_the_others() -> None:
     _, dense = learn.leave_out(few)
     _, fits = learn.leave_out(sparse, dense)
     of_experts = step_time.OF_EXPERTS
-    for logs in fits.values():
-        assert np.array_equal(logs[~of_experts], dense[""][~of_experts])
-        assert not np.allclose(logs[of_experts], dense[""][of_experts], atol=0.01)
+    for fit in fits.values():
+        assert np.array_equal(fit.logs[~of_experts], dense[""].logs[~of_experts])
+        assert not np.allclose(fit.logs[of_experts], dense[""].logs[of_experts], atol=0.01)

@@ -24,21 +24,15 @@ def make_whole_result(**replaced: Section | None) -> Result:
     [
         (Result(), "it has no section collectives"),
         (make_whole_result(tp=None), "it has no section tp; a reference is whole"),
-        (
-            make_whole_result(tp=Section(note="rank 1 was killed")),
-            "tp broke off: rank 1 was killed",
-        ),
+        (make_whole_result(tp=Section(note="rank 1 was killed")),
+         "tp broke off: rank 1 was killed"),
         (make_whole_result(tp=Section()), "tp broke off"),
-        (
-            make_whole_result(tp=Section(status="complete", load=Load(rounds=3, spoiled=2))),
-            "a busy machine",
-        ),
-        (
-            make_whole_result(tp=Section(status="cut", load=Load(rounds=3, missing_rounds=2))),
-            "tp was cut short when the time was up .*--resume",
-        ),
+        (make_whole_result(tp=Section(status="complete", load=Load(rounds=3, spoiled=2))),
+         "a busy machine"),
+        (make_whole_result(tp=Section(status="cut", load=Load(rounds=3, missing_rounds=2))),
+         "tp was cut short when the time was up .*--resume"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_whole_is_refused_and_the_reference_stays(
     tmp_path: Path, result: Result, words: str
 ) -> None:

@@ -6,12 +6,10 @@ import re
 
 import pytest
 
-from costlab.publish import page, quotes, results_page
-from costlab.record import quantity
+from costlab.publish import page, results_page
 from costlab.record.attribution import Attribution, attribute
 from costlab.record.result import Metric, load
 from costlab.record.statistics import over_launches
-from tests.costlab.publish.row_cells import read_row
 from tests.costlab.tiny_run import LAB, ROOT
 
 REFERENCE = load(LAB / results_page.REFERENCE).metrics()
@@ -63,41 +61,6 @@ def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> N
             assert bool(link) != alone and device == "CPU", metric.id
 
 
-@pytest.mark.parametrize("language", page.LANGUAGES)
-def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) -> None:
-    text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
-    for name in (
-        "fsdp.h128.step.torch-fsdp1.gloo", "tp.h128.speedup.shardlab.gloo",
-        "pipeline.ratio.shardlab.megatron-core.gloo",
-    ):  # fmt: skip
-        metric = REFERENCE[name]
-        row = read_row(text, page.row_of(name))
-        owners = [title.of(language) for title in results_page.OWNERS]
-        for title, value in zip(owners, attribute(metric), strict=True):
-            assert row.says(title, value), (name, title)
-        assert row.says("n", quantity.count(metric)), name
-
-
-@pytest.mark.parametrize("language", page.LANGUAGES)
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("collective.gloo.broadcast.n2.1024.blocking", "torch, gloo, blocking"),
-        (
-            "collective.shared-memory.broadcast.n2.1024.blocking",
-            "shardlab, shared-memory, blocking",
-        ),
-    ],
-)
-def test_a_number_in_a_table_of_sizes_has_its_code_link_and_device_above_it(
-    name: str, title: str, language: str
-) -> None:
-    text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
-    row = read_row(text, page.row_of(name))
-    assert f'<a id="{page.row_of(name)}"></a>' in row.cells[title]
-    assert row.says(results_page.OWNERS[2].of(language), "CPU")
-
-
 def find_quotes() -> list[tuple[str, str, str]]:
     """Return each paragraph of the workbook's pages that quotes a row: page, paragraph, row."""
     quotes = []
@@ -127,10 +90,6 @@ def test_the_note_on_pytorchs_fsdp_quotes_pytorchs_fsdp() -> None:
     rows = [row for where, _, row in find_quotes() if note in where]
     assert len(rows) >= 2
     assert all("torch-fsdp1" in row and "shardlab" not in row for row in rows)
-
-
-def test_quotes_are_still_found_by_what_rewrites_them() -> None:
-    assert all(quotes._QUOTE.search(paragraph) for _, paragraph, _ in find_quotes())
 
 
 def test_what_several_launches_measured_stays_on_its_device() -> None:

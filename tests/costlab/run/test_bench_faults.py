@@ -7,14 +7,13 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costlab.record.result import Result, Section, load, save
-from tests.costlab.run.bench_server import PATH, ROOT, BenchServer, serve_bench
+from tests.costlab.run.forked_bench import PATH, ROOT, run_bench
 from tests.running import run_program
 
 # The command line as it is, with `counts` replaced by a section that breaks, and BENCH its process.
@@ -62,12 +61,6 @@ run.save = save
 """
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[BenchServer]:
-    with serve_bench() as server:
-        yield server
-
-
 def error_lines(done: Any) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
 
@@ -90,10 +83,10 @@ def load_partial(path: Path) -> Result:
     ],
 )
 def test_a_run_that_breaks_off_keeps_what_it_measured(
-    bench: BenchServer, tmp_path: Path, fault: str, words: str, status: int
+    tmp_path: Path, fault: str, words: str, status: int
 ) -> None:
     timeout = "4" if fault == "hangs" else "60"  # who waits in vain says so
-    done = bench.run(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
+    done = run_bench(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
     assert done.returncode == status
     (line,) = error_lines(done)
     assert words in line
@@ -113,9 +106,9 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
     ],
 )
 def test_a_request_to_end_waits_until_what_was_measured_is_written(
-    bench: BenchServer, tmp_path: Path, request_: str, fault: str
+    tmp_path: Path, request_: str, fault: str
 ) -> None:
-    done = bench.run(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
+    done = run_bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
     assert done.returncode == 130, done.stderr
     (line,) = error_lines(done)
     assert f"what was measured is in {tmp_path / 'one.json'} (see --resume)" in line
@@ -125,13 +118,13 @@ def test_a_request_to_end_waits_until_what_was_measured_is_written(
     assert not list(tmp_path.glob("one.json?*")), "no file that was begun is left"
 
 
-def test_a_run_that_broke_off_goes_on_where_it_ended(bench: BenchServer, tmp_path: Path) -> None:
+def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    bench.run(tmp_path, "counts", "--seed", "7", FAULT="killed")
+    run_bench(tmp_path, "counts", "--seed", "7", FAULT="killed")
     first = load_partial(out)
     first.sections["pipeline"] = Section(status="complete", seconds=3.0)
     save(first, out)
-    done = bench.run(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
     assert (done.returncode, error_lines(done)) == (0, [])
     second = load(out)
     assert [m.id for m in second.sections["counts"].metrics] == ["count.before", "count.after"]
@@ -139,41 +132,37 @@ def test_a_run_that_broke_off_goes_on_where_it_ended(bench: BenchServer, tmp_pat
     assert second.settings == first.settings
     assert second.provenance.pop("resumed").startswith("20")
     assert second.provenance == first.provenance
-    again = bench.run(
+    again = run_bench(
         tmp_path, "counts", "--resume", str(out), FAULT="killed"
     )  # nothing is lacking
     assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
 
 
-def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(
-    bench: BenchServer, tmp_path: Path
-) -> None:
+def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
-    bench.run(tmp_path, "counts", FAULT="killed")
+    run_bench(tmp_path, "counts", FAULT="killed")
     load_partial(out)
     for again in ("killed at once", "killed"):
-        done = bench.run(tmp_path, "counts", "--resume", str(out), FAULT=again)
+        done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT=again)
         assert (done.returncode, len(error_lines(done))) == (1, 1)
         load_partial(out)
-    bench.run(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
     assert load(out).sections["counts"].status == "complete"
 
 
-def test_another_machines_run_is_not_gone_on_with(bench: BenchServer, tmp_path: Path) -> None:
+def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)
     before = out.read_bytes()
-    done = bench.run(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
     (line,) = error_lines(done)
     assert done.returncode == 2
     assert "that run was on another machine: processor abacus, here " in line
     assert out.read_bytes() == before
 
 
-def test_a_full_disk_sends_the_result_elsewhere_and_says_where(
-    bench: BenchServer, tmp_path: Path
-) -> None:
-    done = bench.run(tmp_path, "counts", more=FULL, FAULT="killed")
+def test_a_full_disk_sends_the_result_elsewhere_and_says_where(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "counts", more=FULL, FAULT="killed")
     assert done.returncode == 1
     (line,) = error_lines(done)
     assert "No space left on device" in line
@@ -183,13 +172,13 @@ def test_a_full_disk_sends_the_result_elsewhere_and_says_where(
     assert not load(tmp_path / "one.json").sections
 
 
-def test_a_port_in_use_is_one_line(bench: BenchServer, tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     """As rank 0 of a launch by torchrun, Slurm or by hand, whose port somebody has."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = str(listener.getsockname()[1])
-        done = bench.run(
+        done = run_bench(
             tmp_path, "counts", FAULT="none",
             RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
         )  # fmt: skip
@@ -237,10 +226,8 @@ def test_started_afresh_a_killed_rank_leaves_what_was_measured(
     load_partial(tmp_path / "one.json")
 
 
-def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(
-    bench: BenchServer, tmp_path: Path
-) -> None:
-    done = bench.run(
+def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(tmp_path: Path) -> None:
+    done = run_bench(
         tmp_path, "counts", FAULT="none",
         RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0",
     )  # fmt: skip

@@ -87,8 +87,12 @@ def test_a_ranks_parts_are_half_the_products_and_all_of_the_collectives(world: W
 
 
 def measure_section(world: World, settings: Settings) -> list[Metric]:
+    """Measure two rounds of a model with one layer and few tokens."""
     brief = Rounds(seconds=0, least=2, most=2, warmup=0)
-    with patch.object(tensor_parallel, "rounds", lambda *_, **__: brief):
+    with (
+        patch.object(tensor_parallel, "rounds", lambda *_, **__: brief),
+        patch.multiple(tutor, LAYERS=1, BATCH=1, SEQUENCE=8, VOCAB=16),
+    ):
         return [m for m in tensor_parallel.measure(world, settings) if isinstance(m, Metric)]
 
 

@@ -23,8 +23,16 @@ def record_step(world: World) -> list[Span]:
     return timeline.record(world, 64)
 
 
-def test_a_step_shows_every_block_and_every_collective_on_every_rank(pool: Any) -> None:
-    spans, other_spans = pool(2).run(record_step)
+@pytest.fixture(scope="module")
+def steps(pool: Any) -> list[list[Span]]:
+    """Return one step, as each of two ranks has recorded it."""
+    return list(pool(2).run(record_step))
+
+
+def test_a_step_shows_every_block_and_every_collective_on_every_rank(
+    steps: list[list[Span]],
+) -> None:
+    spans, other_spans = steps
     assert spans == other_spans
     units = ["root", *(f"block {n}" for n in range(tutor.LAYERS))]
     for rank in range(2):
@@ -39,8 +47,8 @@ def test_a_step_shows_every_block_and_every_collective_on_every_rank(pool: Any) 
         assert {"head and loss", "AdamW"} < computed
 
 
-def test_a_thread_computes_one_thing_at_a_time(pool: Any) -> None:
-    spans = pool(2).run(record_step)[0]
+def test_a_thread_computes_one_thing_at_a_time(steps: list[list[Span]]) -> None:
+    spans = steps[0]
     assert min(span.start_s for span in spans) == 0
     assert all(span.start_s < span.end_s for span in spans)
     for _, track in itertools.groupby(spans, lambda span: span.track):
@@ -65,8 +73,8 @@ def test_a_wait_is_a_gap_in_what_the_thread_does(monkeypatch: pytest.MonkeyPatch
     assert main.spans == [("block 0 forward", 1.0, 2.0), ("block 0 forward", 5.0, 6.0)]
 
 
-def test_a_gather_is_started_before_the_unit_before_it_computes(pool: Any) -> None:
-    spans = pool(2).run(record_step)[0]
+def test_a_gather_is_started_before_the_unit_before_it_computes(steps: list[list[Span]]) -> None:
+    spans = steps[0]
     first = {span.name: span for span in reversed(spans) if span.track.startswith("rank 0")}
     for number in range(1, tutor.LAYERS):
         gather_start = first[f"gather block {number}"].start_s

@@ -10,8 +10,8 @@ import pytest
 
 from notelab.audit.adopt import adopt
 from tests.notelab.audit.test_audit import CODE
-from tests.notelab.scratch import commit_all, git
-from tests.running import run_program
+from tests.notelab.forked import run_shardbook
+from tests.notelab.scratch import commit_all, copy_filled, git
 
 NOTE = """\
 # Rings
@@ -29,15 +29,7 @@ class Notes:
 
     def __init__(self, root: Path) -> None:
         self.root, self.book, self.code = root, root / "book", root / "code"
-        for folder in (self.book / "docs", self.code / "src"):
-            folder.mkdir(parents=True)
-        for folder in (self.book, self.code):
-            git(root, "init", "-q", "-b", "main", str(folder))
-        for tag, lines in (("v1", 0), ("v2", 2), ("v3", 5)):
-            (self.code / "src/ring.py").write_text("import os\n" * lines + CODE)
-            commit_all(self.code, tag)
-            git(self.code, "tag", tag)
-        self.write(NOTE.format(**OLD))
+        copy_filled(make_notes, root)
 
     def write(self, text: str) -> None:
         (self.book / "docs/notes.md").write_text(text)
@@ -49,8 +41,7 @@ class Notes:
             "SHARDBOOK_CACHE": str(self.root / "cache"),
             "PATH": os.environ["PATH"],
         }
-        command = [sys.executable, "-m", "notelab", *arguments]
-        return run_program(command, cwd=self.book, env=environment)
+        return run_shardbook(*arguments, folder=self.book, environment=environment)
 
     def adopt(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         mirror = ("--mirror", f"code={self.code}")
@@ -65,6 +56,20 @@ class Notes:
     def baseline(self) -> dict[str, dict[str, int]]:
         path = self.book / "docs/baseline.json"
         return json.loads(path.read_text())["findings"] if path.exists() else {}
+
+
+def make_notes(root: Path) -> None:
+    book, code = root / "book", root / "code"
+    for folder in (book / "docs", code / "src"):
+        folder.mkdir(parents=True)
+    for folder in (book, code):
+        git(folder, "init", "-q", "-b", "main")
+    for tag, lines in (("v1", 0), ("v2", 2), ("v3", 5)):
+        (code / "src/ring.py").write_text("import os\n" * lines + CODE)
+        commit_all(code, tag)
+        git(code, "tag", tag)
+    (book / "docs/notes.md").write_text(NOTE.format(**OLD))
+    commit_all(book, "notes")
 
 
 @pytest.fixture
@@ -145,18 +150,41 @@ def test_notes_about_their_own_repository_follow_its_working_tree(tmp_path: Path
     assert notes.run("check", "docs").returncode == 0
 
 
-def test_without_a_clone_the_error_says_what_to_give(notes: Notes) -> None:
-    done = notes.adopt("--source", "code=https://example.invalid/code")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--source", "code=https://example.invalid/code"),
+         ("nothing says which", "--mirror code=")),
+        (("--source", "code=https://example.org/c", "--mirror", "code=none"),
+         ("none is no clone",)),
+        (("--lab", "docs"), ["--source NAME=URL"]),
+    ],
+)  # fmt: skip
+def test_without_a_clone_the_error_says_what_to_give(
+    notes: Notes, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    done = notes.adopt(*arguments)
     assert done.returncode == 2
-    assert (
-        "nothing says which commit was read" in done.stderr and "--mirror code=DIR" in done.stderr
-    )
+    assert all(each in done.stderr for each in words)
     assert not (notes.book / "docs/lab.toml").exists()
 
 
-def test_notes_about_another_repository_are_refused_with_advice(notes: Notes) -> None:
-    done = notes.run("adopt", "docs/notes.md")
-    assert done.returncode == 2 and "--source NAME=URL" in done.stderr
+@pytest.mark.parametrize("name", ["lab.toml", "code-sha.txt"])
+def test_no_file_that_exists_is_overwritten(notes: Notes, name: str) -> None:
+    (notes.book / "docs" / name).write_text("mine\n")
+    done = notes.adopt()
+    assert done.returncode == 2 and "exists already" in done.stderr
+    assert [path.name for path in (notes.book / "docs").iterdir()].count(name) == 1
+    assert (notes.book / "docs" / name).read_text() == "mine\n"
+    assert name == "lab.toml" or not (notes.book / "docs/lab.toml").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", '{"version": 2, "findings": {}}'])
+def test_a_baseline_that_is_none_is_named(notes: Notes, text: str) -> None:
+    assert "fit alike" not in notes.adopt().stdout  # a tag and its commit are one reading
+    (notes.book / "docs/baseline.json").write_text(text)
+    done = notes.check()
+    assert done.returncode == 2 and "not a baseline" in done.stderr
 
 
 def test_a_repository_in_which_nothing_fits_is_refused(notes: Notes) -> None:
@@ -165,53 +193,12 @@ def test_a_repository_in_which_nothing_fits_is_refused(notes: Notes) -> None:
     assert done.returncode == 2 and "at no commit" in done.stderr
 
 
-def test_a_lab_that_exists_is_not_overwritten(notes: Notes) -> None:
-    (notes.book / "docs/lab.toml").write_text("[lab]\n")
-    done = notes.adopt()
-    assert done.returncode == 2 and "exists already" in done.stderr
-    assert (notes.book / "docs/lab.toml").read_text() == "[lab]\n"
-
-
-def test_a_damaged_baseline_is_named(notes: Notes) -> None:
-    notes.write(NOTE.format(**OLD | {"limit": 900}))
-    notes.adopt()
-    (notes.book / "docs/baseline.json").write_text("[]")
-    done = notes.check()
-    assert done.returncode == 2 and "not a baseline" in done.stderr
-
-
-def test_no_file_that_exists_is_overwritten(notes: Notes) -> None:
-    pin = notes.book / "docs/code-sha.txt"
-    pin.write_text("mine\n")
-    done = notes.adopt()
-    assert done.returncode == 2
-    assert "docs/code-sha.txt exists already" in done.stderr
-    assert pin.read_text() == "mine\n"
-    assert not (notes.book / "docs/lab.toml").exists()
-
-
-def test_a_tag_and_its_commit_are_one_reading(notes: Notes) -> None:
-    assert "fit alike" not in notes.adopt().stdout
-
-
 def test_a_whole_commit_comes_before_a_branch(notes: Notes) -> None:
     commit = git(notes.code, "rev-parse", "v1")
     url = "https://example.org/o/code/blob"
     notes.write(f"`LIMIT` {url}/main/src/ring.py#L3\n\n`LIMIT` {url}/{commit}/src/ring.py#L3\n")
     done = notes.adopt("--lab", "docs")
     assert f"lead to {commit}" in done.stdout + done.stderr
-
-
-def test_a_folder_that_is_no_clone_is_named(notes: Notes) -> None:
-    done = notes.adopt("--source", "code=https://example.org/o/code", "--mirror", "code=none")
-    assert done.returncode == 2
-    assert "none is no clone" in done.stderr
-
-
-def test_a_baseline_of_another_version_is_refused(notes: Notes) -> None:
-    notes.adopt()
-    (notes.book / "docs/baseline.json").write_text('{"version": 2, "findings": {}}')
-    assert notes.check().returncode == 2
 
 
 def test_a_clone_that_names_no_address_leaves_no_path_of_this_machine(notes: Notes) -> None:

@@ -83,6 +83,11 @@ def test_a_line_of_a_definition_may_mean_the_whole() -> None:
     assert (5, 15) in alternatives(5, 6)
 
 
+def test_a_whole_symbol_may_mean_all_lines_up_to_the_next() -> None:
+    assert alternatives(5, 15)[-1] == (5, 17)
+    assert (5, 17) not in alternatives(5, 14)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

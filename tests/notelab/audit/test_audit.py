@@ -4,13 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from notelab.audit.audit import audit_document, rewrite
 from notelab.errors import NotelabError
-from tests.notelab.scratch import commit_all, git
-from tests.running import run_program
+from tests.notelab.forked import run_shardbook
+from tests.notelab.scratch import commit_all, copy_filled, git
 
 CODE = '''\
 """Rings."""
@@ -52,17 +53,21 @@ KEYS = [
 def book(tmp_path: Path) -> Path:
     """Return a repository with code, a document that cites it, and one commit of both."""
     folder = tmp_path / "book"
-    (folder / "src").mkdir(parents=True)
-    (folder / "src/ring.py").write_text(CODE)
-    (folder / "src/notes.md").write_text(NOTE)
-    git(tmp_path, "init", "-q", "-b", "main", str(folder))
-    commit_all(folder, "first")
+    copy_filled(make_book, folder)
     return folder
 
 
+def make_book(folder: Path) -> None:
+    (folder / "src").mkdir()
+    (folder / "src/ring.py").write_text(CODE)
+    (folder / "src/notes.md").write_text(NOTE)
+    git(folder, "init", "-q", "-b", "main")
+    commit_all(folder, "first")
+
+
 def run(book: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "notelab", "audit", *arguments]
-    return run_program(command, cwd=book, env={"PYTHONPATH": ":".join(sys.path)})
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    return run_shardbook("audit", *arguments, folder=book, environment=environment)
 
 
 def audit(book: Path, *arguments: str) -> list[dict[str, object]]:
@@ -194,93 +199,94 @@ def test_a_shallow_clone_leaves_nothing_certain_that_is_wrong(book: Path) -> Non
     assert rows[1]["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
 
 
-def test_a_number_that_may_be_about_another_column_is_not_certain(book: Path) -> None:
-    table = "| name | line | when |\n|---|---|---|\n| `Ring.send` | `ring.py:9` | {} |\n"
-    for text, certain in (("always", True), ("before `encode_header`", False)):
-        (book / "src/ring.py").write_text(CODE)
-        (book / "src/notes.md").write_text(f"# A\n\n{table.format(text)}")
-        commit_all(book, "table")
-        edit(book, MOVED)
-        (row,) = audit(book)
-        assert (row["state"], row["certain"]) == ("moved", certain)
+ABOVE = CODE.replace("def build_frame", "# What build_frame does.\ndef build_frame")
+TWICE = ABOVE.replace("does.", "does.\n# And how.")
+LATER = "import os\n" + ABOVE
+TWO = CODE.replace("class Ring:", "class Line:") + CODE.replace("LIMIT", "SIZE")
+TABLE = "| name | line | when |\n|---|---|---|\n| `Ring.send` | `ring.py:9` | {} |"
+BRACKETS = "`Ring.send` (`ring.py:9` {}."
+LONGER = "    to = str(to)\n    log(to)\n    header = "
+LOGGED = TWICE.replace("    header = ", "    log(to)\n    header = ")
+HYPHENS = "| rule | code |\n| --- | --- |\n| `send-frame-at-once` | it sends (`ring.py:4`) |"
+# The code when the note was written, the note, and the code of today; of the first citation, its
+# state, whether it is certain, and the lines that are proposed first (0: any).
+JUDGED = {
+    "a number about its own row": (CODE, TABLE.format("always"), MOVED, "moved", True, 12, 12),
+    "or about another column": (
+        CODE, TABLE.format("before `encode_header`"), MOVED, "moved", False, 0, 0,
+    ),
+    "a name behind it, in its brackets": (
+        CODE, BRACKETS.format("in code, as `build_frame`)"), MOVED, "moved", False, 0, 0,
+    ),
+    "or behind these": (
+        CODE, BRACKETS.format("in code) of `build_frame`"), MOVED, "moved", True, 12, 12,
+    ),
+    "one line of a function": (ABOVE, "`build_frame` (`ring.py:17`)", LATER, "moved", True, 18, 18),
+    "and a whole one": (
+        ABOVE, "`build_frame` (`ring.py:17`), `Ring` (`ring.py:6-14`)", LATER, "moved", False, 0, 0,
+    ),
+    "without the comment above": (
+        ABOVE, "`build_frame` (`ring.py:17-20`)", LATER, "moved", False, 0, 0,
+    ),
+    "with it": (ABOVE, "`build_frame` (`ring.py:16-20`)", LATER, "moved", True, 17, 21),
+    "another spelling": (
+        CODE, "The `BuildFrame` of `Ring`: `ring.py:11`.", MOVED, "moved", False, 14, 14,
+    ),
+    "a comment above what the heading names": (
+        ABOVE.replace("build_frame does", "it does"), "## build_frame()\n\nSource: `ring.py:16`",
+        None, "", False, 17, 17,
+    ),
+    "a comment above a definition": (
+        ABOVE, "`build_frame` is in `ring.py:16`.", None, "moved", False, 17, 17,
+    ),
+    "a comment that mentions the name": (
+        CODE.replace("        self.p", "        # Not encode_header.\n        self.p"),
+        "The call of `encode_header`: `ring.py:13`.", None, "", False, 19, 19,
+    ),
+    "a changed function": (
+        CODE, "`to` of `build_frame` (`ring.py:16-19`).", CODE.replace("    header = ", LONGER),
+        "changed", False, 16, 21,
+    ),
+    "with its comment": (
+        TWICE, "`build_frame` (`ring.py:16-21`).", "import os\n" + LOGGED, "changed", False, 17, 23,
+    ),
+    "what can't be written": (CODE, "`Ring.send` is **ring.py**:9.", MOVED, "moved", False, 0, 0),
+    "another symbol of the name": (
+        TWO, "`Ring.send` is `ring.py:9`.", f"import os\n{TWO}", "moved", False, 0, 0,
+    ),
+    "the symbol itself": (
+        TWO, "`Line.send` is `ring.py:9`.", f"import os\n{TWO}", "moved", True, 10, 10,
+    ),
+    "words with hyphens": (CODE, HYPHENS, MOVED, "moved", False, 0, 0),
+}  # fmt: skip
 
 
-def test_a_name_behind_the_citation_in_its_brackets_leaves_a_doubt(book: Path) -> None:
-    for text, certain in (
-        ("in code, as `build_frame`", False),
-        ("in code) of `build_frame`", True),
-    ):
-        (book / "src/ring.py").write_text(CODE)
-        (book / "src/notes.md").write_text(f"# A\n\n`Ring.send` (`ring.py:9` {text}.\n")
-        commit_all(book, "brackets")
-        edit(book, MOVED)
-        (row,) = audit(book)
-        assert (row["state"], row["certain"]) == ("moved", certain)
-
-
-@pytest.mark.parametrize(
-    ("text", "certain"),
-    [
-        ("`build_frame` (`src/ring.py:17`)", True),
-        ("`build_frame` (`src/ring.py:17`), `Ring` (`src/ring.py:6-14`)", False),
-        ("`build_frame` (`src/ring.py:17-20`)", False),  # without the comment above it
-        ("`build_frame` (`src/ring.py:16-20`)", True),
-    ],
-)
-def test_lines_that_may_stand_for_others_are_not_certain(
-    book: Path, text: str, certain: bool
-) -> None:
-    code = CODE.replace("def build_frame", "# Builds one.\ndef build_frame")
-    (book / "src/ring.py").write_text(code)
-    (book / "src/notes.md").write_text(f"# A\n\n{text}\n")
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_citation_is_judged_and_its_place_proposed(book: Path, case: str) -> None:
+    before, note, today, state, certain, start, end = JUDGED[case]
+    (book / "src/ring.py").write_text(before)
+    (book / "src/notes.md").write_text(f"# A\n\n{note}\n")
     commit_all(book, "notes")
-    edit(book, "import os\n" + code)
-    assert (audit(book)[0]["state"], audit(book)[0]["certain"]) == ("moved", certain)
+    if today:
+        edit(book, today)
+    row: dict[str, Any] = audit(book)[0]
+    assert row["certain"] is certain
+    assert not state or row["state"] == state
+    assert case != "words with hyphens" or "send" not in str(row["reason"])
+    if start:
+        assert row["proposals"][0] == {"path": "src/ring.py", "start": start, "end": end}
 
 
-def test_a_name_in_another_spelling_is_the_same(book: Path) -> None:
-    (book / "src/notes.md").write_text("# A\n\nThe `BuildFrame` of `Ring`: `ring.py:11`.\n")
-    commit_all(book, "notes")
-    edit(book, MOVED)
-    row = audit(book)[0]
-    assert (row["state"], row["certain"]) == ("moved", False)
-    assert row["proposals"][0] == {"path": "src/ring.py", "start": 14, "end": 14}  # type: ignore[index]
-
-
-def test_a_comment_above_what_the_heading_names_yields_to_its_definition(book: Path) -> None:
-    code = CODE.replace("def build_frame", "# What it does.\ndef build_frame")
-    (book / "src/notes.md").write_text("# A\n\n## build_frame()\n\nSource: `ring.py:16`\n")
-    edit(book, code)
-    (row,) = audit(book)
-    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 17}  # type: ignore[index]
-
-
-def test_lines_that_only_mention_a_name_in_a_comment_come_after_code(book: Path) -> None:
-    code = CODE.replace(
-        "        self.pending", "        # Not encode_header.\n        self.pending"
-    )
-    (book / "src/ring.py").write_text(code)
-    (book / "src/notes.md").write_text("# A\n\nThe call of `encode_header`: `ring.py:13`.\n")
-    commit_all(book, "a slip")
-    (row,) = audit(book)
-    assert row["proposals"][0] == {"path": "src/ring.py", "start": 19, "end": 19}  # type: ignore[index]
-
-
-def test_a_changed_function_is_proposed_as_a_whole(book: Path) -> None:
-    (book / "src/notes.md").write_text("# A\n\n`to` of `build_frame` (`ring.py:16-19`).\n")
-    commit_all(book, "notes")
-    edit(book, CODE.replace("    header = ", "    to = str(to)\n    log(to)\n    header = "))
-    (row,) = audit(book)
-    assert row["proposals"][0] == {"path": "src/ring.py", "start": 16, "end": 21}  # type: ignore[index]
-
-
-def test_a_comment_above_a_definition_yields_to_it(book: Path) -> None:
-    code = CODE.replace("def build_frame", "# What build_frame does.\ndef build_frame")
-    (book / "src/notes.md").write_text("# A\n\n`build_frame` is in `ring.py:16`.\n")
-    edit(book, code)
-    (row,) = audit(book)
-    assert (row["state"], row["certain"]) == ("moved", False)
-    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 17}  # type: ignore[index]
+def test_what_can_not_be_audited_is_refused_with_advice(book: Path, tmp_path: Path) -> None:
+    done = run(book, "src/notes.md", "--at", "v9")
+    assert done.returncode == 2 and "v9: no such commit" in done.stderr
+    (tmp_path / "note.md").write_text(NOTE)
+    done = run(tmp_path, "note.md")
+    assert done.returncode == 2
+    assert "in no git repository" in done.stderr and "adopt" in done.stderr
+    git(tmp_path, "init", "-q")
+    done = run(tmp_path, "note.md")
+    assert done.returncode == 2 and "has no commit yet" in done.stderr
 
 
 def test_a_document_that_was_never_committed_is_read_against_the_code_of_today(book: Path) -> None:
@@ -290,20 +296,6 @@ def test_a_document_that_was_never_committed_is_read_against_the_code_of_today(b
     assert states(rows) == ["right"] * 4
 
 
-def test_a_document_in_no_repository_is_refused_with_advice(tmp_path: Path) -> None:
-    (tmp_path / "note.md").write_text(NOTE)
-    done = run(tmp_path, "note.md")
-    assert done.returncode == 2
-    assert "in no git repository" in done.stderr and "adopt" in done.stderr
-
-
-def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / "note.md").write_text(NOTE)
-    done = run(tmp_path, "note.md")
-    assert done.returncode == 2 and "has no commit yet" in done.stderr
-
-
 def test_a_repository_with_other_object_names_is_refused(tmp_path: Path) -> None:
     """Its files were all called gone, because their ids weren't understood."""
     git(tmp_path, "init", "-q", "--object-format=sha256")
@@ -311,11 +303,6 @@ def test_a_repository_with_other_object_names_is_refused(tmp_path: Path) -> None
     commit_all(tmp_path, "first")
     done = run(tmp_path, "note.md")
     assert done.returncode == 2 and "SHA-256" in done.stderr
-
-
-def test_an_unknown_ref_is_named(book: Path) -> None:
-    done = run(book, "src/notes.md", "--at", "v9")
-    assert done.returncode == 2 and "v9: no such commit" in done.stderr
 
 
 def test_a_word_that_only_looks_like_a_path_is_no_citation(book: Path) -> None:
@@ -463,33 +450,6 @@ def test_a_path_from_the_page_or_the_root_still_leads_from_there(book: Path) -> 
     assert "`../../lib/frames.py:16`" in written
 
 
-def test_only_what_can_be_written_is_certain(book: Path) -> None:
-    (book / "src/notes.md").write_text("`Ring.send` is **ring.py**:9.\n")
-    commit_all(book, "notes")
-    edit(book, MOVED)
-    assert [(row["state"], row["certain"]) for row in audit(book)] == [("moved", False)]
-
-
-def test_another_symbol_of_the_same_name_is_not_certain(book: Path) -> None:
-    two = CODE.replace("class Ring:", "class Line:") + CODE.replace("LIMIT", "SIZE")
-    edit(book, two)
-    note = "`Ring.send` is `ring.py:9`, its `send` `ring.py:9`.\n\n`Line.send` is `ring.py:9`.\n"
-    (book / "src/notes.md").write_text(note)
-    commit_all(book, "notes")
-    edit(book, f"import os\n{two}")
-    assert [row["certain"] for row in audit(book)] == [False, False, True]
-
-
-def test_a_changed_function_with_its_comment_keeps_its_comment(book: Path) -> None:
-    code = CODE.replace("def build_frame", "# What build_frame does.\n# And how.\ndef build_frame")
-    edit(book, code)
-    (book / "src/notes.md").write_text("# A\n\n`build_frame` (`ring.py:16-21`).\n")
-    commit_all(book, "notes")
-    edit(book, "import os\n" + code.replace("    header = ", "    log(to)\n    header = "))
-    (row,) = audit(book)
-    assert row["proposals"][0] == {"path": "src/ring.py", "start": 17, "end": 23}  # type: ignore[index]
-
-
 def test_an_implementation_is_no_other_symbol(book: Path) -> None:
     code = "pub struct Ring<F> {\n    size: F,\n}\n\nimpl<F: Copy> Ring<F> {\n    fn size() {}\n}\n"
     (book / "src/ring.rs").write_text(code)
@@ -500,15 +460,6 @@ def test_an_implementation_is_no_other_symbol(book: Path) -> None:
     assert [(row["state"], row["certain"]) for row in audit(book)] == [("moved", True)]
 
 
-def test_words_with_hyphens_name_nothing(book: Path) -> None:
-    text = "| `send-frame-at-once` | it sends (`ring.py:4`) |\n"
-    (book / "src/notes.md").write_text(f"# A\n\n| rule | code |\n| --- | --- |\n{text}")
-    commit_all(book, "notes")
-    edit(book, MOVED)
-    (row,) = audit(book)
-    assert row["state"] == "moved" and "send" not in str(row["reason"])
-
-
 def test_a_part_that_is_not_read_is_named_and_fails(book: Path) -> None:
     """A paragraph of 500 links was left out without a word, and the status was 0."""
     (book / "src/notes.md").write_text("# Rings\n\n" + "`Ring.send` `ring.py:9` " * 500)
@@ -516,3 +467,49 @@ def test_a_part_that_is_not_read_is_named_and_fails(book: Path) -> None:
     assert done.returncode == 1
     assert "src/notes.md:3 has a paragraph of" in done.stderr
     assert json.loads(done.stdout) == {"citations": []}
+
+
+@pytest.mark.parametrize(("send", "proposal"), [(9, 15), (19, 6)])
+def test_where_the_other_numbers_of_a_commit_fit_the_text_is_carried(
+    book: Path, send: int, proposal: int
+) -> None:
+    others = "".join(f"- `send` is at `ring.py:{send}`, {n}\n" for n in range(4))
+    (book / "src/notes.md").write_text(f"{others}\nThe `LIMIT` holds for `ring.py:12`.\n")
+    commit_all(book, "all numbers")
+    (book / "src/ring.py").write_text(MOVED)
+    commit_all(book, "moved")
+    last = audit_document(book / "src/notes.md", "").citations[-1]
+    assert (last.proposals[0].start, last.certain) == (proposal, False)
+    assert {place.start for place in last.proposals} >= {6, 15}
+
+
+def test_a_link_says_which_file_its_label_cites(book: Path) -> None:
+    (book / "lib").mkdir()
+    (book / "lib/ring.py").write_text(CODE)
+    (book / "src/notes.md").write_text("`build_frame` ([`ring.py:16`](../lib/ring.py))\n")
+    commit_all(book, "two files")
+    assert [each.path for each in audit_document(book / "src/notes.md", "").citations] == [
+        "lib/ring.py"
+    ]
+
+
+def test_a_citation_in_a_heading_and_the_parts_of_paths_have_no_names(book: Path) -> None:
+    text = "## `build_frame`\n\n## Ready ([`ring.py:11`](../src/build_frame/ring.py))\n"
+    (book / "src/notes.md").write_text(f"{text}\n`ls build_frame/a.py` lists `ring.py:13`.\n")
+    commit_all(book, "headings")
+    (book / "src/ring.py").write_text(MOVED)
+    commit_all(book, "moved")
+    citations = audit_document(book / "src/notes.md", "").citations
+    assert [each.proposals[0].start for each in citations] == [14, 16]
+
+
+def test_equal_text_under_other_conditions_is_proposed(book: Path) -> None:
+    code = "export function A() {\n  return (\n    <Nav\n      onOpen={go}\n    />\n  );\n}\n"
+    (book / "src/a.tsx").write_text(code)
+    (book / "src/notes.md").write_text("A click calls `go` (`a.tsx:4`).\n")
+    commit_all(book, "page")
+    (book / "src/a.tsx").write_text("// A page.\n" + code.replace("<Nav", "<Navigation"))
+    commit_all(book, "another name")
+    (citation,) = audit_document(book / "src/notes.md", "").citations
+    assert (citation.state, citation.certain) == ("changed", False)
+    assert citation.proposals[0].start == 5

@@ -79,17 +79,11 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     linter.mkdir()
     subprocess.run(
         [
-            npm,
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            str(linter),
+            npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(linter),
             MARKDOWNLINT,
         ],
         check=True,
-    )
+    )  # fmt: skip
     subprocess.run([sys.executable, "-m", "venv", str(linter / "venv")], check=True)
     rumdl = linter / "venv" / "bin" / "rumdl"
     subprocess.run([rumdl.with_name("python"), "-m", "pip", "install", "-q", RUMDL], check=True)
@@ -120,20 +114,11 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     note, real_note = "experiments/99-many/note-0500.md", f"{LAB}/fsdp-prefetch.md"
     timed([*shardbook, real_note], ROOT, environment)  # fills the cache
     cases = {
-        "many": (
-            shardbook,
-            [*plain, "experiments"],
-            [*markdownlint, "experiments/**/*.md"],
-            folder,
-        ),
+        "many": (shardbook, [*plain, "experiments"], [*markdownlint, "experiments/**/*.md"],
+                 folder),
         "one": ([*shardbook, note], [*plain, note], [*markdownlint, note], folder),
-        "mine": (
-            [*shardbook, real_note],
-            [*plain, real_note],
-            [*markdownlint, real_note],
-            ROOT,
-        ),
-    }
+        "mine": ([*shardbook, real_note], [*plain, real_note], [*markdownlint, real_note], ROOT),
+    }  # fmt: skip
     runs: dict[str, Runs] = {name: {who: [] for who in WHO} for name in cases}
     for _ in range(ROUNDS):
         for name, (*commands, place) in cases.items():
@@ -178,13 +163,9 @@ def _format_measured(words: dict[str, str], runs: dict[str, Runs], cold: float) 
         *(_format_row(words[name], run) for name, run in runs.items()),
         f"| {words['cold']} | {cold:.1f} s | – | – | – | – |",
         "",
-        words["about"].format(
-            rounds=ROUNDS,
-            day=f"{datetime.now(UTC):%Y-%m-%d}",
-            cores=os.cpu_count(),
-            machine=f"{platform.system()} {platform.machine()}",
-            python=platform.python_version(),
-            linters=f"{RUMDL.replace('==', ' ')}, {MARKDOWNLINT.replace('@', ' ')}",
-        ),
-    ]
+        words["about"].format(rounds=ROUNDS, day=f"{datetime.now(UTC):%Y-%m-%d}",
+              cores=os.cpu_count(), machine=f"{platform.system()} {platform.machine()}",
+              python=platform.python_version(),
+              linters=f"{RUMDL.replace('==', ' ')}, {MARKDOWNLINT.replace('@', ' ')}"),
+    ]  # fmt: skip
     return "\n".join(lines)

@@ -134,6 +134,18 @@ def test_a_renamed_file_is_found(worktree_lab: Lab) -> None:
     assert find(worktree_lab) == []
 
 
+def test_a_line_outside_of_any_function_follows_a_renamed_file(worktree_lab: Lab) -> None:
+    edit(worktree_lab, '"""Work."""\n', '"""Work."""\n\nLIMIT = 4\n')
+    write(worktree_lab, "The `LIMIT` is 4: `pkg/work.py:3`.")
+    worktree_lab.check()
+    commit_all(worktree_lab.root)
+    (worktree_lab.root / "pkg/work.py").rename(worktree_lab.root / "pkg/task.py")
+    (worktree_lab.root / "pkg/other.py").write_text("LIMIT = 4\n")  # it has no other line
+    assert find(worktree_lab) == [("N218", "`pkg/task.py:L3`")]
+    commit_all(worktree_lab.root)
+    assert find(worktree_lab) == [("N218", "`pkg/task.py:L3`")]
+
+
 def test_links_labels_and_ranges_follow_a_renamed_file_in_one_run(worktree_lab: Lab) -> None:
     text = (
         "`add_one` and `add_two`: [work.py:4](../pkg/work.py#L4-L6), [`work.py`](/pkg/work.py#L4), "

@@ -72,13 +72,8 @@ def test_the_outline_names_symbols_with_decorators_and_comments() -> None:
         row("return delta"),
     )
     assert [symbol.name for symbol in FILE.symbols] == [
-        "first",
-        "second",
-        "Holder",
-        "Holder.get",
-        "Holder.get.inner",
-        "Holder.put",
-    ]
+        "first", "second", "Holder", "Holder.get", "Holder.get.inner", "Holder.put",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

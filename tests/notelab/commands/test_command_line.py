@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from notelab.cli import cli
@@ -91,17 +90,6 @@ def test_the_schema_of_the_lab_file_has_its_keys(scratch: Scratch) -> None:
     lab = schema["$defs"]["LabTable"]
     assert {"max-lines", "quotes", "style"} <= set(lab["properties"])
     assert lab["additionalProperties"] is False and lab["required"] == ["title"]
-
-
-def test_the_action_runs_the_checker_of_its_own_commit() -> None:
-    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
-    steps = action["runs"]["steps"]
-    assert action["runs"]["using"] == "composite"
-    assert all("shell" in step for step in steps if "run" in step)
-    assert any('pip install "$GITHUB_ACTION_PATH"' in step.get("run", "") for step in steps)
-    # Inputs reach the shell as variables, so that none of them is run as a command.
-    assert not any("${{" in step.get("run", "") for step in steps)
-    assert "--output-format github" in steps[-1]["run"]
 
 
 def test_a_finding_is_a_line_with_its_place_and_code_and_exit_1(scratch: Scratch) -> None:
@@ -392,15 +380,11 @@ def test_two_checks_at_once_agree(scratch: Scratch) -> None:
     }
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "notelab", "check"],
-            cwd=scratch.book,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-m", "notelab", "check"], cwd=scratch.book, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for _ in range(4)
-    ]
+    ]  # fmt: skip
     outputs = [process.communicate(timeout=LIMIT) for process in running]
     assert [process.returncode for process in running] == [0] * 4, outputs
     # Whoever comes second may find the file in the store; what was proved is the same.

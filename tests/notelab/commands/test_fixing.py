@@ -74,6 +74,14 @@ CANONICAL = [
     (f"{PERMALINK}/work.py#L4-L6.", "`s:pkg/work.py:L4-L6`."),
     (f"[`work.py:4`]({PERMALINK}/work.py#L4-L6)", "`s:pkg/work.py:L4-L6`"),
     (f"[this code]({PERMALINK}/work.py#L4-L6)", "this code (`s:pkg/work.py:L4-L6`)"),
+    (
+        f"[this code][code] or [Code]\n\n[code]: <{PERMALINK}/work.py#L4-L6>\n[x]: a.md",
+        "this code (`s:pkg/work.py:L4-L6`) or Code (`s:pkg/work.py:L4-L6`)\n\n[x]: a.md",
+    ),
+    (
+        f"[this][code] ![code]\n\n[code]: {PERMALINK}/work.py#L4",
+        f"this (`s:pkg/work.py:L4`) ![code]\n\n[code]: {PERMALINK}/work.py#L4",
+    ),
 ]
 
 

@@ -13,8 +13,10 @@ from tests.notelab.scratch import Scratch, check_lab, commit_all, git
 FINISHED = ROOT / "experiments/35-reading-notes"
 
 
-@pytest.mark.parametrize("language", ["en", "es"])
-def test_a_new_reading_lab_asks_what_the_finished_one_does(tmp_path: Path, language: str) -> None:
+@pytest.mark.parametrize(("language", "section"), [("en", "Communication"), ("es", "Comunicación")])
+def test_a_new_reading_lab_asks_what_the_finished_one_does_and_lacks_what_is_to_be_written(
+    tmp_path: Path, language: str, section: str
+) -> None:
     starting.from_lab("mine", str(FINISHED), language, tmp_path)
     new_lab, finished = load(tmp_path / "mine"), load(FINISHED)
     assert new_lab.languages == [language]
@@ -24,26 +26,12 @@ def test_a_new_reading_lab_asks_what_the_finished_one_does(tmp_path: Path, langu
     assert new_lab.file.notes == notes
     for source in new_lab.sources.values():
         assert (new_lab.folder / source.pin).read_bytes() == (FINISHED / source.pin).read_bytes()
-
-
-@pytest.mark.parametrize("language", ["en", "es"])
-def test_its_blank_notes_lack_what_is_to_be_written_and_break_nothing(
-    tmp_path: Path, language: str
-) -> None:
-    starting.from_lab("mine", str(FINISHED), language, tmp_path)
+    assert f"section {section}" in (tmp_path / "mine/synthesis.md").read_text("utf-8")
     report = check_lab(tmp_path / "mine", real_bench())
     # Choices, what the closing says, what the diagrams mark; both diagrams draw, and draw right.
     assert {finding.code for finding in report.findings} == {"N105", "N111", "N112", "N304"}
     assert sum(note.diagrams for note in report.notes) == 2
     assert sum(note.words + note.choices for note in report.notes) == 0
-
-
-@pytest.mark.parametrize(("language", "section"), [("en", "Communication"), ("es", "Comunicación")])
-def test_a_blank_diagram_speaks_the_language_of_its_note(
-    tmp_path: Path, language: str, section: str
-) -> None:
-    starting.from_lab("mine", str(FINISHED), language, tmp_path)
-    assert f"section {section}" in (tmp_path / "mine/synthesis.md").read_text("utf-8")
 
 
 def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
@@ -180,18 +168,6 @@ def test_a_lab_that_cannot_be_started_says_why_and_leaves_nothing(
     done = scratch.run("new", "mine", *arguments)
     assert done.returncode == 2 and message in done.stderr, done
     assert [path.name for path in scratch.lab.parent.iterdir()] == ["01-scratch"]
-
-
-def test_a_fault_on_the_way_leaves_no_half_a_lab(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fault(*_: object) -> str:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(starting, "blank_page", fault)
-    with pytest.raises(OSError, match="full"):
-        starting.from_lab("mine", str(FINISHED), "en", tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lab_about_any_repository_is_pinned_and_lies_where_it_is_told_to(

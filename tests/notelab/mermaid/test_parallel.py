@@ -121,6 +121,7 @@ def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
 
 def test_sixty_slow_diagrams_end_at_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagrams, "_BASE_SECONDS", 1.0)
+    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 1)  # one process is enough for this
     done: list[int] = []
     shared = Diagrams(CacheFile(None))
     texts = [SLOW.format(number) for number in range(diagrams.MIN_FOR_PROCESSES)]
@@ -171,7 +172,7 @@ def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signa
 
     def parses() -> bool:
         started[:] = _children(check.pid)
-        return any(_processor_seconds(pid) > 1.5 for pid in started)
+        return any(_processor_seconds(pid) > 1.2 for pid in started)
 
     try:
         assert _wait_until(parses, LIMIT), "the check began to parse its diagrams"

@@ -44,11 +44,6 @@ def test_ordinary_markdown_is_no_finding(scratch: Scratch, old: str, new: str) -
     assert scratch.codes() == []
 
 
-def test_a_byte_order_mark_is_no_finding(scratch: Scratch) -> None:
-    scratch.lab.joinpath("note.md").write_bytes(scratch.read("note.md").encode("utf-8-sig"))
-    assert scratch.codes() == []
-
-
 @pytest.mark.parametrize("row", ["", "\n", "é — ", "\t", "`x` "])
 def test_a_finding_points_at_the_citation(scratch: Scratch, row: str) -> None:
     scratch.replace("note.md", "`pkg/scaler.py:L14-L15`", f"{row}`pkg/scaler.py:L14-L99`")

@@ -96,18 +96,10 @@ def test_code_spans_that_never_close_cost_a_look_each() -> None:
 @pytest.mark.parametrize(
     "hidden",
     [
-        "\u202e",
-        "\u2066",
-        "\u200b",
-        "\u200d",
-        "\u200f",
-        "\u00ad",
-        "\u2060",
-        "\ufeff",
-        "\u3164",
+        "\u202e", "\u2066", "\u200b", "\u200d", "\u200f", "\u00ad", "\u2060", "\ufeff", "\u3164",
         "\U000e0041",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize(
     "place",
     [

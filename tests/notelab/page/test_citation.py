@@ -42,20 +42,11 @@ def test_a_source_may_be_named_before_the_path() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "a/b.py:L0",
-        "a/b.py:L5-L0",
-        "a/b.py:L012",
-        "../b.py:L1",
-        "a/../b.py:L1",
-        "./b.py:L1",
-        "/etc/passwd:L1",
-        "a//b.py:L1",
-        "C:/b.py:L1",
-        "a\\b.py:L1",
-        "a/b.py:L1-L1000000000",
+        "a/b.py:L0", "a/b.py:L5-L0", "a/b.py:L012", "../b.py:L1", "a/../b.py:L1", "./b.py:L1",
+        "/etc/passwd:L1", "a//b.py:L1", "C:/b.py:L1", "a\\b.py:L1", "a/b.py:L1-L1000000000",
         "a/b.py:L" + "9" * 5000,
     ],
-)
+)  # fmt: skip
 def test_a_slip_of_the_pen_is_a_malformed_citation_not_plain_code(code: str) -> None:
     assert looks_like_citation(code)
     assert parse(code, HERE).problem

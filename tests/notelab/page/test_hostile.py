@@ -6,7 +6,6 @@ import pytest
 
 from notelab.cache import DiskCache
 from notelab.cited import tokens
-from notelab.lab import pins
 from notelab.page import embedded_html, reading
 from tests.notelab.scratch import UPSTREAM, Scratch
 
@@ -189,23 +188,6 @@ def test_source_pasted_into_the_front_matter_is_seen(scratch: Scratch) -> None:
 
 def test_a_page_keeps_its_rows_whatever_its_entities_are() -> None:
     assert [row for token, row in tokens.tokenize_page("a&#10;b\nc") if token == "c"] == [2]
-
-
-def test_a_translation_that_is_a_link_is_not_followed(scratch: Scratch, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("# s3cret\n")
-    (scratch.lab / "note.es.md").unlink()
-    (scratch.lab / "note.es.md").symlink_to(secret)
-    findings = scratch.check().findings
-    assert "N102" in [finding.code for finding in findings]
-    assert "s3cret" not in str(findings)
-
-
-def test_a_pin_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("s3cret\n")
-    (tmp_path / "pin.txt").symlink_to(tmp_path / "secret")
-    pin = pins.read("up", tmp_path / "pin.txt")
-    assert pin.code == "N120" and "s3cret" not in str(pin)
 
 
 @pytest.mark.parametrize("glob", ["../", "a**b", "x\0y"])

@@ -19,7 +19,7 @@ from notelab.repin.classify import classify_change
 from notelab.repin.line_map import LineMap, map_lines
 from notelab.repin.version import CitedLines, Version
 from tests.notelab.repin import sample
-from tests.notelab.repin.draw_sample import Clone
+from tests.notelab.repin.clone import Clone
 
 LAB = Path("experiments/35-reading-notes")
 RELEASES = (

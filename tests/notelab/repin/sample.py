@@ -18,9 +18,10 @@ from notelab.repin.moved_lines import MovedLines
 from notelab.repin.other_files import OtherFiles
 from notelab.repin.version import CitedLines
 from notelab.sources.git.command import GitCommand
-from tests.notelab.repin.draw_sample import SEED, Clone
+from tests.notelab.repin.clone import Clone
 
 HERE = Path(__file__).parent
+SEED = 20261123  # of the draw, and of what was held out
 _KEY = re.compile(r"(?:(?P<path>[^:]+):)?L(?P<start>\d+)(?:-L(?P<end>\d+))?\Z")
 
 

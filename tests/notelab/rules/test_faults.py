@@ -23,6 +23,8 @@ LANGUAGES = ["", ".es"]
 NOTES = ["megatron-tp-layers", "fsdp-prefetch"]
 AGAIN = "measured before a note or a rule changed: run `python -m pages promise --record` (minutes)"
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 
 @pytest.fixture(scope="module")
 def shared_book(tmp_path_factory: pytest.TempPathFactory) -> Book:

@@ -70,31 +70,6 @@ def test_a_rules_pages_have_the_form_of_all_and_what_explain_shows(code: str) ->
         assert explain.summary(code, language) == first_paragraph(text)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "fault"),
-    [
-        ("# N208 off", "# N208 on", "title and heading"),
-        (".\n\n## How", ". And\n\n## How", "one short sentence"),
-        ("## Why", "## Because", "other sections"),
-        (":4 N208", ":4 N209", "no finding"),
-        ("Fixed:\n", "```text\nx\n```\n\nFixed:\n", "three blocks"),
-    ],
-)
-def test_a_fault_of_form_is_named(old: str, new: str, fault: str) -> None:
-    text = page("N208", "en")
-    assert find_faults("N208", "en", text) == []
-    assert old in text
-    assert any(fault in each for each in find_faults("N208", "en", text.replace(old, new)))
-
-
-def test_an_example_of_its_own_and_a_paragraph_left_in_english_are_named() -> None:
-    english, spanish = page("N208", "en"), page("N208", "es")
-    assert find_differences(english, spanish) == []
-    assert find_differences(english, spanish.replace("N208", "N209"))[0] == "another example"
-    paragraph = body(english).split("\n\n")[3]
-    assert find_differences(english, f"{spanish}\n{paragraph}")[-1:] == [f"in English: {paragraph}"]
-
-
 def test_every_page_belongs_to_a_rule() -> None:
     expected = {f"{code}{ending}.md" for code in [*RULES, "index"] for ending in ("", ".es")}
     assert {path.name for path in PAGES.iterdir()} == expected

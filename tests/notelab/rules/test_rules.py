@@ -9,6 +9,8 @@ from notelab.finding import Finding
 from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch
 
+pytestmark = pytest.mark.usefixtures("one_engine")
+
 
 def only(scratch: Scratch, *pages: str) -> Finding:
     findings = scratch.check(*pages).findings

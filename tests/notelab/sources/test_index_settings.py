@@ -49,11 +49,7 @@ def test_pips_files_are_heeded_and_its_environment_above_them(
     monkeypatch.setenv("PIP_CLIENT_CERT", "/me.pem")
     assert settings.read() == Settings(
         public=False,
-        indexes=(
-            "https://one.invalid/simple",
-            "https://two.invalid/simple",
-            "file:///three",
-        ),
+        indexes=("https://one.invalid/simple", "https://two.invalid/simple", "file:///three"),
         find_links=("/mine",),
         trusted_hosts=("a.invalid", "b.invalid:8443"),
         certificates="/install.pem",

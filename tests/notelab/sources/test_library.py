@@ -9,7 +9,7 @@ from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unre
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import git
-from tests.notelab.sources.upstream import ONE, TWO, make_upstream
+from tests.notelab.sources.upstream import ONE, make_upstream
 from tests.running import run_program
 
 
@@ -157,14 +157,6 @@ def test_a_read_from_the_store_imports_nothing_that_the_network_needs(tmp_path: 
     blobs = [store.put(b"%d\n" % number * 5000) for number in range(10)]
     ran = run_program([sys.executable, "-c", _FROM_STORE, str(tmp_path), *blobs], check=True)
     assert ran.stdout.split("\n")[:2] == ["10", "[]"]
-
-
-def test_files_of_one_source_are_read_in_one_go(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
-    answers = Library(Store(tmp_path / "a"), {"up": folder}).read(upstream, {ONE: None, TWO: None})
-    assert set(answers) == {ONE, TWO}
-    assert all(isinstance(answer, FoundFile) for answer in answers.values())
 
 
 @pytest.mark.parametrize("mirrored", [True, False])

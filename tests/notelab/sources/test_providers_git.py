@@ -112,31 +112,22 @@ def test_a_repository_of_an_older_kind_in_the_cache_is_made_again(
     assert kind == "blob:none"
 
 
-@pytest.mark.parametrize("bare", [True, False])
-def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: bool) -> None:
-    upstream = make_upstream(folder)
-    mirror = folder
-    if bare:
-        mirror = tmp_path / "bare.git"
+@pytest.mark.parametrize("kind", ["plain", "bare", "linked", "configured"])
+def test_a_mirror_answers_of_whatever_kind_it_is(
+    tmp_path: Path, folder: Path, upstream: Source, kind: str
+) -> None:
+    mirror = folder if kind in ("plain", "configured") else tmp_path / kind
+    if kind == "bare":
         git(tmp_path, "clone", "-q", "--bare", str(folder), str(mirror))
+    elif kind == "linked":
+        git(folder, "worktree", "add", "-q", "--detach", str(mirror))
+    elif kind == "configured":  # with all that git reads
+        text = '[includeIf "gitdir:~/any/"]\n\tpath = ~/none\n[alias]\n\tl = log \\\n\t-1\n'
+        with (folder / ".git/config").open("a") as stream:
+            stream.write(text)
     answer = _library(tmp_path, mirror, offline=True).read(upstream, {ONE: None})[ONE]
     assert isinstance(answer, FoundFile)
     assert answer.proof == "git"
-
-
-def test_a_mirrors_configuration_may_hold_all_that_git_reads(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
-    with (folder / ".git/config").open("a") as stream:
-        stream.write('[includeIf "gitdir:~/any/"]\n\tpath = ~/none\n[alias]\n\tl = log \\\n\t-1\n')
-    answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
-    assert isinstance(answer, FoundFile)
-
-
-def test_a_linked_worktree_is_a_mirror_too(tmp_path: Path, folder: Path, upstream: Source) -> None:
-    git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    answer = _library(tmp_path, tmp_path / "linked", offline=True).read(upstream, {ONE: None})
-    assert isinstance(answer[ONE], FoundFile)
 
 
 def test_a_path_that_the_commit_lacks_is_definitely_absent_and_near_ones_are_named(
@@ -276,25 +267,13 @@ def test_ambiguous_digits_are_said_to_be_so(tmp_path: Path, folder: Path, upstre
 @pytest.mark.parametrize(
     "url",
     [
-        "ext::sh -c id",
-        "ext::x",
-        "--upload-pack=id",
-        "-oProxyCommand=id",
-        "/srv/repo.git",
-        "../repo.git",
-        "http://example.invalid/x.git",
-        "git://example.invalid/x.git",
-        "ssh://-oProxyCommand=id/x",
-        "ssh://-oProxyCommand=id@host/x",
-        "-x@host:repo",
-        "https://host:port/x",
-        "https://",
-        "file://host/x",
-        "https://example.invalid/a b",
-        "https://example.invalid/\nx",
-        "",
+        "ext::sh -c id", "ext::x", "--upload-pack=id", "-oProxyCommand=id", "/srv/repo.git",
+        "../repo.git", "http://example.invalid/x.git", "git://example.invalid/x.git",
+        "ssh://-oProxyCommand=id/x", "ssh://-oProxyCommand=id@host/x", "-x@host:repo",
+        "https://host:port/x", "https://", "file://host/x", "https://example.invalid/a b",
+        "https://example.invalid/\nx", "",
     ],
-)
+)  # fmt: skip
 def test_a_hostile_address_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(SourceError):
         check_url(url)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
+from notelab.sources.answers import FoundFile, Source, SourceError, Unreachable
 from notelab.sources.index import wheel as wheel_provider
 from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
@@ -22,7 +22,6 @@ from tests.notelab.sources.package_index import (
     VERSION,
     WHEEL,
     make_wheel,
-    nobody_there,
     serving,
 )
 
@@ -93,17 +92,6 @@ def test_other_bytes_than_the_locks_are_refused_and_both_ids_named(
     assert any("a" * 40 in reason and blob_id(DATA) in reason for reason in answer.reasons)
 
 
-def test_a_file_that_the_wheel_lacks_is_not_said_to_be_absent_from_the_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(make_wheel(tmp_path, PROVING, filler=10)) as index:
-        monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        answer = _library(tmp_path).read(SOURCE, {"trial/ones.py": None})["trial/ones.py"]
-    assert isinstance(answer, Absent)
-    assert not answer.definite
-    assert PATH in answer.suggestions
-
-
 @pytest.mark.parametrize(
     "page",
     [
@@ -141,26 +129,6 @@ def test_a_server_that_knows_no_ranges_is_not_downloaded_from(tmp_path: Path) ->
             open_wheel(
                 Address(index.url.replace("/simple", f"/files/{WHEEL}"), WHEEL), Settings(), "wheel"
             )
-
-
-def test_an_index_that_is_not_there_is_a_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with nobody_there() as gone:
-        monkeypatch.setenv("PIP_INDEX_URL", gone)
-        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
-    assert isinstance(answer, Unreachable)
-    assert "wheel" in answer.reasons[-1]
-
-
-def test_credentials_of_the_index_are_never_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with nobody_there() as gone:
-        monkeypatch.setenv("PIP_INDEX_URL", gone.replace("//", "//reader:s3cret@"))
-        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
-    assert isinstance(answer, Unreachable)
-    assert "s3cret" not in " ".join(answer.reasons)
 
 
 def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(

@@ -65,38 +65,26 @@ def test_a_known_file_comes_out_of_the_wheel_and_the_git_host_is_not_asked(
     assert host.asked == 0
 
 
-def test_a_known_file_that_the_wheel_lacks_comes_from_git(
-    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lacking = {"setup.py": Offered(b"setup()\n", "git")}
-    monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: lacking)
-    answer = _read(_library(tmp_path), "setup.py", blob_id(b"setup()\n"))
-    assert isinstance(answer, FoundFile)
-    assert answer.provider == "git"
-    assert index.asked_for("/simple/") == 1
-
-
-def test_a_known_file_of_a_commit_that_was_fetched_comes_from_git(
-    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offered = {PATH: Offered(DATA, "git")}
-    monkeypatch.setattr(Remote, "has", lambda _remote, _source: True)
+@pytest.mark.parametrize(
+    ("path", "data", "known", "fetched", "asked"),
+    [
+        ("setup.py", b"setup()\n", True, False, 1),  # the wheel lacks it
+        (PATH, DATA, True, True, 0),
+        (PATH, DATA, False, False, 0),
+    ],
+)
+def test_git_hands_over_what_the_wheel_lacks_no_lock_knows_or_was_fetched(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch, path: str, data: bytes,
+    known: bool, fetched: bool, asked: int,
+) -> None:  # fmt: skip
+    offered = {path: Offered(data, "git")}
     monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: offered)
-    answer = _read(_library(tmp_path), PATH, blob_id(DATA))
-    assert isinstance(answer, FoundFile)
-    assert answer.provider == "git"
-    assert index.requests == []
-
-
-def test_a_file_that_no_lock_knows_comes_from_git_alone(
-    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offered = {PATH: Offered(DATA, "git")}
-    monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: offered)
-    answer = _read(_library(tmp_path), PATH, None)
+    if fetched:
+        monkeypatch.setattr(Remote, "has", lambda _remote, _source: True)
+    answer = _read(_library(tmp_path), path, blob_id(data) if known else None)
     assert isinstance(answer, FoundFile)
     assert (answer.provider, answer.proof) == ("git", "git")
-    assert index.requests == []
+    assert index.asked_for("/simple/") == asked
 
 
 def test_a_file_that_nobody_knows_comes_out_of_a_wheel_that_names_the_pin_where_git_is_not(
@@ -162,7 +150,7 @@ def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
         assert any("holds no such file" in reason for reason in answer.reasons)
     before, requests = len(index.requests), host.asked
     answer = _read(_library(tmp_path), "trial/ones.py", None)
-    assert isinstance(answer, Absent)
+    assert isinstance(answer, Absent) and not answer.definite
     assert PATH in answer.suggestions
     assert (len(index.requests), host.asked) == (before, requests) == (before, 1)
 

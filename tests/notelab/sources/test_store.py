@@ -1,14 +1,10 @@
 """The store: content under its own id, whatever happens to the disk."""
 
 import multiprocessing
-import stat
 import subprocess
 from pathlib import Path
 
-from notelab.sources.answers import FoundFile
-from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
-from tests.notelab.sources.upstream import make_upstream
 
 
 def _files(root: Path) -> list[Path]:
@@ -29,17 +25,6 @@ def test_what_was_put_is_got_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert store.get(blob) == b"text\n"
     assert store.get("0" * 40) is None
     assert len(_files(tmp_path)) == 1
-
-
-def test_a_damaged_file_is_removed_and_can_be_put_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    blob = store.put(b"text\n")
-    (place,) = _files(tmp_path)
-    place.write_bytes(b"tex")
-    assert store.get(blob) is None
-    assert not place.exists()
-    store.put(b"text\n")
-    assert store.get(blob) == b"text\n"
 
 
 def test_a_scratch_file_of_a_process_that_died_harms_nobody(tmp_path: Path) -> None:
@@ -71,21 +56,3 @@ def test_writers_at_once_leave_every_file_whole(tmp_path: Path) -> None:
         data = b"%d\n" % number * 1000
         assert Store(tmp_path).get(blob_id(data)) == data
     assert len(_files(tmp_path)) == 50
-
-
-def test_a_store_that_cannot_be_written_does_without_and_says_so_once(tmp_path: Path) -> None:
-    upstream = make_upstream(tmp_path / "upstream")
-    blocked = tmp_path / "a-file"
-    blocked.write_text("no folder")
-    reports: list[str] = []
-    library = Library(Store(blocked), {}, progress=reports.append)
-    for _ in range(2):
-        answer = library.read(upstream, {"pkg/deep/one.py": None})["pkg/deep/one.py"]
-        assert isinstance(answer, FoundFile)
-    assert len([line for line in reports if "cannot be written" in line]) == 1
-
-
-def test_what_is_stored_is_readable_by_its_owner(tmp_path: Path) -> None:
-    Store(tmp_path).put(b"text\n")
-    (place,) = _files(tmp_path)
-    assert place.stat().st_mode & stat.S_IRUSR

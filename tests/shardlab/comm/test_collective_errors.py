@@ -17,16 +17,10 @@ class OddError(RuntimeError):
 
 
 RAISED = [
-    OddError("why"),
-    ValueError("why"),
-    OSError("why"),
-    MemoryError(),
-    ValueError("ñ" * MESSAGE_BYTES),
-    RuntimeError("why"),
-    KeyError("why"),
-    AttributeError("why"),
+    OddError("why"), ValueError("why"), OSError("why"), MemoryError(),
+    ValueError("ñ" * MESSAGE_BYTES), RuntimeError("why"), KeyError("why"), AttributeError("why"),
     TypeError("why"),
-]
+]  # fmt: skip
 
 
 def outcomes(world: World, failing: tuple[int, ...]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,10 @@ FROZEN: dict[str, tuple[str, ...]] = {
     "norms": ("layers.0.norm", "layers.1.norm", "final_norm"),
     "linears": ("layers.0.attention.qkv.weight", "layers.1.mlp"),
     "back": ("layers.1.", "final_norm"),
+}
+UNDRAWN = {  # for compositions that are written down
+    "last stage": ("layers.1.", "final_norm", "head"),
+    "experts of rank 0": tuple(f"layers.{n}.mlp.experts.{e}." for n in (0, 1) for e in (0, 1)),
 }
 
 
@@ -52,6 +57,7 @@ class Composition:
     fused: bool = False
     tied: bool = True
     bias: bool = True
+    heads: int = 4
     kv_heads: int = 4
     frozen: str = "nothing"
     dropout: float = 0.0
@@ -83,15 +89,18 @@ class Composition:
     def config(self) -> GPTConfig:
         kind = {name: LLAMA[name] for name in ("norm", "position", "mlp")} if self.llama else {}
         return GPTConfig(
-            **kind, layers=max(2, self.pieces), hidden=16, heads=4, kv_heads=self.kv_heads, ffn=16,
-            vocab=21, sequence=8, tie_embeddings=self.tied, bias=self.bias, init_std=0.2,
-            dropout=self.dropout, dtype=torch.float64, experts=self.experts,
+            **kind, layers=max(2, self.pieces), hidden=16, ffn=16, heads=self.heads,
+            kv_heads=self.kv_heads, vocab=21, sequence=8, tie_embeddings=self.tied,
+            bias=self.bias, init_std=0.2, dropout=self.dropout, dtype=torch.float64,
+            experts=self.experts,
         )  # fmt: skip
 
     def prepared(self, model: GPT) -> GPT:
         """Freeze, and recompute, what is to be."""
         for name, parameter in model.named_parameters():
-            if name.startswith(FROZEN[self.frozen]):  # a router's bias is frozen from the first
+            if name.startswith(
+                (FROZEN | UNDRAWN)[self.frozen]
+            ):  # a router's bias is frozen from the first
                 parameter.requires_grad_(False)
         if self.recompute != "nothing":
             again = partial(checkpoint, use_reentrant=self.recompute == "reentrant")
@@ -102,20 +111,25 @@ class Composition:
     def documents(self) -> Tensor:
         """Which document each token of the batch belongs to: [BATCH, S]; the first is longer."""
         generator = torch.Generator().manual_seed(self.ranks)
-        ends = torch.rand(BATCH, 8, generator=generator) < 0.3
+        ends = torch.rand(BATCH, 8, generator=generator, device="cpu") < 0.3
         ends[0] = False
-        return ends.cumsum(1)
+        return ends.cumsum(1).to(torch.get_default_device())
 
-    def batch(self) -> tuple[Tensor, Tensor]:
+    def batch(self) -> Any:
         """Tokens and targets [BATCH, S]; where tokens are counted, some targets aren't."""
         generator = torch.Generator().manual_seed(self.ranks)
-        text = torch.randint(21, (BATCH, 9), generator=generator)
+        text = torch.randint(21, (BATCH, 9), generator=generator, device="cpu")
         targets = text[:, 1:].clone()
         if self.reduction == "tokens":
-            share = torch.rand(BATCH, 1, generator=generator)  # of each sequence
-            targets[torch.rand(BATCH, 8, generator=generator) < share] = IGNORED
+            share = torch.rand(BATCH, 1, generator=generator, device="cpu")  # of each sequence
+            targets[torch.rand(BATCH, 8, generator=generator, device="cpu") < share] = IGNORED
             targets[0, 0] = 0  # at least one counts
-        return text[:, :-1], targets
+        return on_default_device(text[:, :-1], targets)
+
+
+def on_default_device(*tensors: Tensor) -> Any:
+    """Move what was drawn on the CPU, alike on every device."""
+    return tuple(x.to(torch.get_default_device()) for x in tensors)
 
 
 def draw(seed: int, ranks: int) -> Composition:

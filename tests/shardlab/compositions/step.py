@@ -30,6 +30,7 @@ from shardlab.parity.case import Case
 from shardlab.parity.ranks import Steps
 from tests.shardlab.compositions.composition import Composition
 from tests.shardlab.compositions.one_process import Loads, drop_by_parts, join_masks
+from tests.shardlab.default_device import on_default_device
 
 HUGE = 1e9  # a limit to the norm that changes nothing
 NEARLY_ZERO = 1e-6  # of the model's largest entry: what has no gradient but rounding (key biases)
@@ -55,23 +56,12 @@ def alone(case: Composition) -> Step:
 
 
 def _played(case: Composition, loads: Loads) -> Step:
-    result, counted = Step(), int((case.batch()[1] != IGNORED).sum())
+    result, over = Step(), divisor(case)
     for rank in range(case.data):
         model = case.prepared(GPT(case.config(), tensor=Axis.alone(), dropout_seed=rank))
         join_masks(model, case)
         loads.watch(model)
-        each = 1 / case.microbatches if case.reduction != "tokens" else 1.0
-        over = {"mean": case.data, "sum": 1, "tokens": counted}[case.reduction]
-        for router in model.routers:
-            router.scale = "tokens" if case.reduction == "tokens" else each
-        _pack(case, model, rank)
-        for number, (tokens, targets) in enumerate(split_batch(case, rank)):
-            if case.reduction == "tokens":
-                for router in model.routers:
-                    router.counted = _counted(case, rank)[number], _counted(case)[number]
-            loss = _loss(case, model, Axis.alone())(model(tokens), targets) * each
-            loss.backward()
-            result.loss += loss.item() / over
+        result.loss += play_rank(case, model, rank) / over
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
                 before = result.gradients.get(name)
@@ -84,6 +74,29 @@ def _played(case: Composition, loads: Loads) -> Step:
     return result
 
 
+def play_rank(case: Composition, model: GPT, rank: int) -> float:
+    """Add a data rank's gradients to those of `model`, and return its loss: times `divisor`."""
+    sums, total = case.reduction == "tokens", 0.0
+    each = 1.0 if sums else 1 / case.microbatches
+    for router in model.routers:
+        router.scale = "tokens" if sums else each
+    _pack(case, model, rank)
+    for number, (tokens, targets) in enumerate(split_batch(case, rank)):
+        if sums:
+            for router in model.routers:
+                router.counted = _counted(case, rank)[number], _counted(case)[number]
+        loss = _loss(case, model, Axis.alone())(model(tokens), targets) * each
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def divisor(case: Composition) -> int:
+    """What the sums over a step's data ranks are divided by."""
+    counted = int((case.batch()[1] != IGNORED).sum())
+    return {"mean": case.data, "sum": 1, "tokens": counted}[case.reduction]
+
+
 class Part(NamedTuple):
     """What this rank holds: how each parameter is cut, and whether it sees the loss."""
 
@@ -91,26 +104,14 @@ class Part(NamedTuple):
     last: bool
 
 
+@on_default_device
 def run_on_ranks(world: World, case: Composition) -> tuple[Part, Step]:
     """Take the step on the ranks of `world`; return this rank's part of it."""
     grid = Grid(
         world=world, tensor=case.tensor, context=case.context, pipeline=case.pipeline,
         data=case.data, expert=case.expert, expert_tensor=case.expert_tensor,
     )  # fmt: skip
-    context = ContextParallel(grid.context, case.kind)
-    chunks = [
-        case.prepared(
-            GPT(
-                case.config(), tensor=grid.tensor, sequence_parallel=case.sequence_parallel,
-                stage=piece, stages=case.pieces, dropout_seed=grid.data.rank,
-                experts=ExpertAxes.of(grid) if case.experts else None, context=context,
-            )
-        )
-        for piece in range(grid.pipeline.rank, case.pieces, case.pipeline)
-    ]  # fmt: skip
-    if case.fused:
-        for chunk in chunks:
-            fuse(chunk)
+    chunks = build(grid, case, dropout_seed=grid.data.rank)
     named = [named for chunk in chunks for named in chunk.named_parameters()]
     part = Part({name: sharding_of(parameter) for name, parameter in named}, chunks[-1].last)
     prepare(case, grid, chunks)
@@ -121,12 +122,41 @@ def run_on_ranks(world: World, case: Composition) -> tuple[Part, Step]:
     steps, result = Steps(chunks, grid, cast(Case, case), **settings), Step()
     loss, result.norm = steps.take(case.batch())
     result.gradients = steps.local("grad")
-    if loss is not None:
-        counted = int((case.batch()[1] != IGNORED).sum())
-        over = {"mean": grid.replicas.size, "sum": grid.context.size, "tokens": counted}
-        total = grid.replicas.all_reduce(torch.tensor([loss], dtype=torch.float64))
-        result.loss = float(total) / over[case.reduction]
+    result.loss = average(grid, case, loss)
     return part, result
+
+
+def build(grid: Grid, case: Composition, **seeds: int) -> list[GPT]:
+    """Return this rank's pieces of the model."""
+    chunks = [
+        case.prepared(
+            GPT(
+                case.config(), tensor=grid.tensor, sequence_parallel=case.sequence_parallel,
+                stage=piece, stages=case.pieces, device=grid.device,
+                experts=ExpertAxes.of(grid) if case.experts else None,
+                context=ContextParallel(grid.context, case.kind), **seeds,
+            )
+        )
+        for piece in range(grid.pipeline.rank, case.pieces, case.pipeline)
+    ]  # fmt: skip
+    if case.fused:
+        for chunk in chunks:
+            fuse(chunk, gradient_accumulation=case.main_grads)
+    return chunks
+
+
+def average(grid: Grid, case: Composition, loss: float | None) -> float:
+    """Return the loss of all replicas, from this rank's; 0 where the stage has none."""
+    if loss is None:
+        return 0.0
+    over = divisor(case) if case.reduction == "tokens" else grid.replicas.size
+    over = grid.context.size if case.reduction == "sum" else over
+    return (
+        float(
+            grid.replicas.all_reduce(torch.tensor([loss], dtype=torch.float64, device=grid.device))
+        )
+        / over
+    )
 
 
 def prepare(case: Composition, grid: Grid, chunks: list[GPT]) -> None:
@@ -174,5 +204,7 @@ def differences(world: World, case: Composition, right: Step) -> dict[str, float
             off[name] = 0.0 if gradient is whole else float("inf")
             continue
         scale = max(float(whole.abs().max()), NEARLY_ZERO * largest)
-        off[name] = float((gradient - (cut.local(whole) if cut else whole)).abs().max()) / scale
+        off[name] = (
+            float((gradient.cpu() - (cut.local(whole) if cut else whole)).abs().max()) / scale
+        )
     return off

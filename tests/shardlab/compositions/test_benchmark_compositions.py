@@ -53,13 +53,9 @@ def test_five_hundred_runs_over_two_grids_train_the_model_of_one_process(
     wrong = {seed: off[seed] for seed, run in runs.items() if not off[seed] <= run.tolerance}
     exact = [off[seed] for seed, run in runs.items() if run.tolerance < 1e-9]
     seen = {
-        "drawn": len(runs),
-        "different": len(set(runs.values())),
-        "exact": len(exact),
-        "worst": max(exact),
-        "worst in fp32": max(off.values()),
-        "wrong": len(wrong),
-    }
+        "drawn": len(runs), "different": len(set(runs.values())), "exact": len(exact),
+        "worst": max(exact), "worst in fp32": max(off.values()), "wrong": len(wrong),
+    }  # fmt: skip
     print(f"\n{json.dumps(seen)}")
     assert not wrong, "\n".join(f"{seed}: {runs[seed]}" for seed in wrong)
 

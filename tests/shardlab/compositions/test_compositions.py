@@ -42,7 +42,7 @@ def test_a_drawn_composition_takes_the_step_of_one_process(pool: Any, seed: int)
     assert worst(pool, case) <= case.tolerance, case
 
 
-CUT = [
+WRITTEN = [
     Composition(context=2, packed=True, kv_heads=2, kind="all-gather"),
     Composition(context=2, microbatches=2, kind="ulysses", reduction="tokens", main_grads=True),
     Composition(context=2, sharded="FULL_SHARD", packed=True, recompute="not reentrant"),
@@ -65,6 +65,24 @@ CUT = [
         context=2,
         experts=ExpertConfig(count=1, top_k=1, pre_softmax=True, ffn=8, aux_loss=0.3),
     ),
+    Composition(tensor=2, dropout=0.3),
+    Composition(tensor=2, dropout=0.3, sequence_parallel=True),
+    Composition(pipeline=2, frozen="front", microbatches=2, tied=False),
+    Composition(pipeline=2, frozen="last stage", microbatches=2, tied=False),
+    *(
+        Composition(
+            data=2, expert=2, experts=ExpertConfig(count=4, ffn=8, dispatch=dispatch), bias=False,
+            reduction="tokens", frozen="experts of rank 0",
+        )
+        for dispatch in ("all-to-all", "all-gather")
+    ),
+    pytest.param(
+        Composition(
+            tensor=2, pipeline=2, data=2, microbatches=2, sequence_parallel=True, main_grads=True,
+            reduction="tokens", frozen="embedding", fused=True,
+        ),
+        marks=pytest.mark.ci,
+    ),
     pytest.param(  # most experts get nobody, and take one
         Composition(
             context=2, expert=2, experts=ExpertConfig(count=8, ffn=8, capacity=0.01, pad=True)
@@ -81,10 +99,10 @@ CUT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CUT, ids=lambda case: f"{case.ranks}-{case.kind}")
-def test_sequences_cut_over_ranks_take_the_step_of_one_process(
-    pool: Any, case: Composition
-) -> None:
+@pytest.mark.parametrize(
+    "case", WRITTEN, ids=lambda case: f"{case.ranks}-{case.kind}-{case.frozen}"
+)
+def test_a_written_composition_takes_the_step_of_one_process(pool: Any, case: Composition) -> None:
     assert worst(pool, case) <= case.tolerance
 
 
@@ -131,7 +149,7 @@ def test_a_step_that_forgets_a_reduction_is_seen(pool: Any) -> None:
 def test_the_draws_reach_every_choice() -> None:
     cases = [draw(seed, on(seed)) for seed in range(500)]
     for field in fields(Composition):
-        if field.name != "experts":
+        if field.name not in ("experts", "heads"):
             assert len({getattr(case, field.name) for case in cases}) > 1, field.name
     assert {case.frozen for case in cases} == {*FROZEN}
     assert any(case.experts and case.expert == 1 != case.tensor for case in cases)

@@ -6,71 +6,64 @@ a few of the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from torch import Tensor, nn
 
 from shardlab.comm import World
-from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.layer import ExpertAxes
 from shardlab.experts.router import Router
-from shardlab.fsdp import FSDP, ShardingStrategy, fully_sharded
-from shardlab.gpt.model import GPT
+from shardlab.fsdp import fully_sharded
 from shardlab.grid.grid import Grid
-from shardlab.layers.cross_entropy import IGNORED
-from shardlab.layers.matmul import fuse
-from shardlab.layers.sharding import Sharding, sharding_of
+from shardlab.layers.sharding import sharding_of
 from shardlab.parity.case import Case
-from shardlab.parity.ranks import run_schedule
+from shardlab.parity.ranks import Steps
 from shardlab.training import checkpoint
 from shardlab.training import step as training_step
-from shardlab.training.step import StepGradients
 from tests.shardlab.compositions import step as one_step
 from tests.shardlab.compositions.two_grids import Leg, Right, Run, alone, draw_run
-from tests.shardlab.fsdp_models import gathered
+from tests.shardlab.default_device import on_default_device
 
 Differences = dict[str, float]
 
 
+@on_default_device
 def travel(world: World, run: Run, number: int, folder: str, right: Right) -> Differences:
-    """Train on one of the grids, after a load on the second and before a save on the first."""
+    """Train on one of the grids, after a load from the last one and before a save for the next."""
     leg = run.legs[number]
     grid = Grid(
         world=world, tensor=leg.tensor, context=leg.context, pipeline=leg.pipeline, data=leg.data,
         expert=leg.expert, expert_tensor=leg.expert_tensor,
     )  # fmt: skip
-    chunks = build(grid, leg, seed=0 if leg.dropout else number)
-    parts: Sequence[Any] = chunks
-    if leg.sharded:
-        strategy = ShardingStrategy[leg.sharded]
-        parts = [
-            FSDP(chunk, grid.replicas, units=chunk.layers.values(), strategy=strategy)
-            for chunk in chunks
-        ]
-    gradients = StepGradients(
-        parts, grid, microbatches=leg.microbatches, max_norm=run.max_norm, reduction=leg.reduction
-    )
-    optimizer = run.optimize(p for part in parts for p in part.parameters())
+    chunks = one_step.build(grid, leg, seed=0 if leg.dropout else number)
+    cuts = {name: sharding_of(p) for chunk in chunks for name, p in chunk.named_parameters()}
+    steps = Steps(chunks, grid, cast(Case, leg), max_norm=run.max_norm)
+    optimizer = run.optimize(p for part in steps.parts for p in part.parameters())
     if number:
-        checkpoint.load(folder, model=parts, grid=grid, optimizer=optimizer)
+        checkpoint.load(folder, model=steps.parts, grid=grid, optimizer=optimizer)
     off = {}
     for now in run.steps(number):
-        gradients.zero_grad()
         one_step.prepare(now, grid, chunks)
-        microbatches = one_step.split_batch(now, grid.data.rank, chunks[0])
-        run_schedule(grid, cast(Case, now), chunks, parts, microbatches)
-        counted = sum(int((targets != IGNORED).sum()) for _, targets in microbatches)
-        norm = float(gradients.finish(tokens=counted if leg.reduction == "tokens" else None))
+        loss, norm = steps.take(now.batch())
+        if loss is not None:
+            off[f"loss {now.step}"] = abs(
+                one_step.average(grid, now, loss) / right.losses[now.step] - 1
+            )
         off[f"norm {now.step}"] = abs(norm / right.norms[now.step] - 1)
         optimizer.step()
-    if not number:
-        checkpoint.save(folder, model=parts, grid=grid, optimizer=optimizer)
-    return off | compare(parts, right.parameters[0], right.parameters[number + 1])
+    if number + 1 < len(run.legs):
+        checkpoint.save(folder, model=steps.parts, grid=grid, optimizer=optimizer)
+    start, end = right.parameters[0], right.parameters[number + 1]
+    moved = {name: float((end[name] - start[name]).abs().max()) for name in end}
+    least = max(moved.values()) / 1000
+    for name, value in steps.local("data").items():
+        cut = cuts[name]
+        wanted = cut.local(end[name]) if cut else end[name]
+        assert value is not None
+        off[name] = float((value.cpu() - wanted).abs().max()) / max(moved[name], least)
+    return off
 
 
 def let_routers_keep_their_scale(patch: pytest.MonkeyPatch) -> None:
@@ -102,50 +95,6 @@ def travel_with_a_fault(
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
         return travel(world, run, number, folder, right)
-
-
-def build(grid: Grid, leg: Leg, seed: int) -> list[GPT]:
-    """This rank's pieces of the model."""
-    chunks = [
-        leg.prepared(
-            GPT(
-                leg.config(), tensor=grid.tensor, sequence_parallel=leg.sequence_parallel,
-                seed=seed, stage=piece, stages=leg.pieces,
-                experts=ExpertAxes.of(grid) if leg.experts else None,
-                context=ContextParallel(grid.context, leg.kind),
-            )
-        )
-        for piece in range(grid.pipeline.rank, leg.pieces, leg.pipeline)
-    ]  # fmt: skip
-    if leg.fused:
-        for chunk in chunks:
-            fuse(chunk)
-    return chunks
-
-
-def compare(
-    parts: Sequence[nn.Module], start: dict[str, Tensor], right: dict[str, Tensor]
-) -> Differences:
-    """How far each parameter is from where it should be, relative to how far it moved."""
-    moved = {name: float((right[name] - start[name]).abs().max()) for name in right}
-    least = max(moved.values()) / 1000
-    off = {}
-    for part in parts:
-        for name, (value, sharding) in local_parameters(part).items():
-            wanted = sharding.local(right[name]) if sharding else right[name]
-            off[name] = float((value - wanted).abs().max()) / max(moved[name], least)
-    return off
-
-
-def local_parameters(part: nn.Module) -> dict[str, tuple[Tensor, Sharding | None]]:
-    """This rank's slices over the tensor axis, and how they are cut."""
-    if not isinstance(part, FSDP):
-        return {name: (p.detach(), sharding_of(p)) for name, p in part.named_parameters()}
-    slices: dict[str, tuple[Tensor, Sharding | None]] = {}
-    for flat in part.flats:
-        cut = dict(zip(flat.layout.names, map(sharding_of, flat.leaves), strict=True))
-        slices |= {name: (value, cut[name]) for name, value in gathered(flat, flat.shard_f).items()}
-    return slices
 
 
 def worst(pool: Any, run: Run, folder: Path, *fault: Any) -> float:
@@ -197,7 +146,7 @@ def test_the_drawn_runs_reach_every_choice() -> None:
     runs = [draw_run(seed) for seed in range(500)]
     legs = [leg for run in runs for leg in run.legs]
     for field in fields(Leg):
-        if field.name not in ("experts", "step", "packed", "main_grads"):
+        if field.name not in ("experts", "step", "packed", "main_grads", "heads"):
             assert len({getattr(leg, field.name) for leg in legs}) > 1, field.name
     sharded = [leg for leg in legs if leg.sharded and leg.experts]
     assert {leg.sharded for leg in sharded} == {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"}

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -25,15 +26,13 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED
 from shardlab.layers.dropout import dropouts_of, number_replicas
 from tests.shardlab.compositions import step as one_step
-from tests.shardlab.compositions.composition import BATCH, FROZEN, Composition
+from tests.shardlab.compositions.composition import BATCH, FROZEN, Composition, on_default_device
 from tests.shardlab.compositions.one_process import Loads, drop_by_parts
-
-STEPS = 2  # on each of the two grids
 
 
 @dataclass(frozen=True)
 class Leg(Composition):
-    """One of the two grids, and a step on it, on whose number the batch depends."""
+    """One of the grids of a run, and a step on it, on whose number the batch depends."""
 
     layers: int = 2
     step: int = 0
@@ -41,23 +40,24 @@ class Leg(Composition):
     def config(self) -> GPTConfig:
         return replace(super().config(), layers=self.layers)
 
-    def batch(self) -> tuple[Tensor, Tensor]:
+    def batch(self) -> Any:
         generator = torch.Generator().manual_seed(self.step)
-        text = torch.randint(21, (BATCH, 9), generator=generator)
+        text = torch.randint(21, (BATCH, 9), generator=generator, device="cpu")
         targets = text[:, 1:].clone()
         if self.reduction == "tokens":
-            targets[torch.rand(BATCH, 8, generator=generator) < 0.4] = IGNORED
+            targets[torch.rand(BATCH, 8, generator=generator, device="cpu") < 0.4] = IGNORED
             targets[0, 0] = 0  # at least one counts
-        return text[:, :-1], targets
+        return on_default_device(text[:, :-1], targets)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run over two grids; its model is the same on both."""
+    """A run over one grid or several; its model is the same on all."""
 
-    legs: tuple[Leg, Leg]
+    legs: tuple[Leg, ...]
     optimizer: str = "sgd"
     max_norm: float | None = None
+    each: int = 2  # steps on each grid
 
     @property
     def tolerance(self) -> float:
@@ -66,7 +66,7 @@ class Run:
 
     def steps(self, number: int) -> Iterator[Leg]:
         """The steps on one of the grids."""
-        for step in range(number * STEPS, (number + 1) * STEPS):
+        for step in range(number * self.each, (number + 1) * self.each):
             yield replace(self.legs[number], step=step)
 
     def optimize(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
@@ -165,8 +165,9 @@ def _draw_schedule(dice: random.Random, leg: Leg) -> Leg:
 
 @dataclass
 class Right:
-    """What one process leaves: each step's norm, and the parameters at first and after each leg."""
+    """What one process leaves: losses, norms, and the parameters at first and after each leg."""
 
+    losses: list[float]
     norms: list[float]
     parameters: list[dict[str, Tensor]]
 
@@ -175,12 +176,12 @@ def alone(run: Run) -> Right:
     """The run in one process, which plays the data ranks in turn."""
     model = GPT(run.legs[0].config(), tensor=Axis.alone())
     replace(run.legs[0], recompute="nothing").prepared(model)
-    optimizer, right = run.optimize(model.parameters()), Right([], [_snapshot(model)])
-    for number in range(2):
+    optimizer, right = run.optimize(model.parameters()), Right([], [], [_snapshot(model)])
+    for number in range(len(run.legs)):
         for leg in run.steps(number):
             optimizer.zero_grad()
             with patch.object(routing, "drop", partial(drop_by_parts, leg, routing.drop)):
-                _play(model, leg)
+                right.losses.append(_play(model, leg))
             limit = float("inf") if run.max_norm is None else run.max_norm
             trained = [p for p in model.parameters() if p.grad is not None]
             right.norms.append(float(clip_grad_norm_(trained, limit)))
@@ -193,34 +194,33 @@ def _snapshot(model: GPT) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
-def _play(model: GPT, leg: Leg) -> None:
-    """Add up the gradients of a step; move the routers' biases."""
+def _play(model: GPT, leg: Leg) -> float:
+    """Compute the gradients of a step, and move the routers' biases; return the loss."""
     loads, drawn = Loads(leg.data), [dropout.masks_drawn for dropout in dropouts_of(model)]
     if leg.experts and leg.experts.global_aux_loss:
-        _play_ranks(model, leg, loads)  # to know the loads of all ranks
+        _play_ranks(model, leg, loads, drawn)  # to know the loads of all ranks
         model.zero_grad()
         for router in model.routers:
             router.forget()
-        for dropout, number in zip(dropouts_of(model), drawn, strict=True):
-            dropout.masks_drawn = number
         loads.known = True
-    _play_ranks(model, leg, loads)
+    loss = _play_ranks(model, leg, loads, drawn)
     for router in model.routers:
         router.tokens = Axis.alone()
         router.end_step()
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad /= one_step.divisor(leg)
+    return loss / one_step.divisor(leg)
 
 
-def _play_ranks(model: GPT, leg: Leg, loads: Loads) -> None:
-    counted = int((leg.batch()[1] != IGNORED).sum())
-    parts = {"mean": leg.data * leg.microbatches, "sum": leg.microbatches, "tokens": counted}
-    drawn = [dropout.masks_drawn for dropout in dropouts_of(model)]
+def _play_ranks(model: GPT, leg: Leg, loads: Loads, drawn: list[int]) -> float:
+    loss = 0.0
     for rank in range(leg.data):
         number_replicas(model, rank)
         for dropout, number in zip(dropouts_of(model), drawn, strict=True):
             dropout.masks_drawn = number
         loads.watch(model)
         for router in model.routers:
-            router._loads, router.scale = [], 1 / parts[leg.reduction]
-        for tokens, targets in one_step.split_batch(leg, rank):
-            loss = one_step._loss(leg, model, Axis.alone())(model(tokens), targets)
-            (loss / parts[leg.reduction]).backward()
+            router._loads = []
+        loss += one_step.play_rank(leg, model, rank)
+    return loss

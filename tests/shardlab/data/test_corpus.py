@@ -65,14 +65,8 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a longer length": (at(LENGTH, "<i", 4), "puts sequence 1, .* ends at 8: sequences must"),
     "overlapping sequences": (at(POINTER + 16, "<q", 4), "sequence 2, .* at byte 4; .* ends at 6"),
     "a pointer outside": (at(POINTER + 24, "<q", 2**50), "sequence 3, .* at byte 1125899906842624"),
-    "overlapping documents": (
-        at(DOCUMENT + 8, "<q", 5),
-        "documents from 0 to 4; .* order, 0 to 4",
-    ),
-    "a document too few": (
-        at(DOCUMENT + 16, "<q", 3),
-        "documents from 0 to 3; .* order, 0 to 4",
-    ),
+    "overlapping documents": (at(DOCUMENT + 8, "<q", 5), "documents from 0 to 4; .* order, 0 to 4"),
+    "a document too few": (at(DOCUMENT + 16, "<q", 3), "documents from 0 to 3; .* order, 0 to 4"),
     "a last length that lies": (at(LENGTH + 12, "<i", 9), "corpus.bin has 20 bytes, .* says 34"),
 }
 
@@ -206,36 +200,26 @@ WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
     "no integers": (lambda w: w.add([1.5]), "tokens are float64 .1,.; .* holds uint16: give a"),
     "lengths that lie": (lambda w: w.extend([1, 2, 3], [2]), r"lengths add up to 2 .*\(3,\)"),
     "a negative length": (lambda w: w.extend([1, 2], [3, -1]), "lengths add up to 2 .least -1"),
-    "a length too large": (
-        lambda w: w.extend([1], [2**31]),
-        "length 2147483648 is not among the i",
-    ),
+    "a length too large": (lambda w: w.extend([1], [2**31]),
+        "length 2147483648 is not among the i"),
     "documents": (lambda w: w.extend([1, 2], [1, 1], [0, 3]), "go in order from 0 to the 2"),
     "no documents": (lambda w: w.extend([1], [1], []), "documents must go in order from 0 to"),
     "after the end": (lambda w: (w.discard(), w.add([1])), "has ended: begin another"),
     "lengths of two documents that make up for each other": (
-        lambda w: (w.extend([1, 2], [1]), w.extend([3], [2])),
-        "lengths add up to 1 ",
-    ),
-    "lengths cut": (
-        lambda w: w.extend([1, 2, 3], [1.5, 1.5]),
-        "lengths are float64 .2,.; .*: give",
-    ),
-    "lengths of a document cut": (
-        lambda w: w.extend([1, 2, 3], [1.9, 2.1], [0, 2]),
-        "lengths are float64",
-    ),
+        lambda w: (w.extend([1, 2], [1]), w.extend([3], [2])), "lengths add up to 1 "),
+    "lengths cut": (lambda w: w.extend([1, 2, 3], [1.5, 1.5]),
+        "lengths are float64 .2,.; .*: give"),
+    "lengths of a document cut": (lambda w: w.extend([1, 2, 3], [1.9, 2.1], [0, 2]),
+        "lengths are float64"),
     "lengths that are no number": (lambda w: w.extend([1], [np.nan]), "lengths are float64"),
-    "lengths in a table": (
-        lambda w: w.extend([1, 2], [[1], [1]]),
-        "lengths are int64 .2, 1.; .* holds int32: give",
-    ),
+    "lengths in a table": (lambda w: w.extend([1, 2], [[1], [1]]),
+        "lengths are int64 .2, 1.; .* holds int32: give"),
     "a length, not a row": (lambda w: w.extend([1, 2], 2), "lengths are int64 ..; .*: give a"),
     "documents cut": (lambda w: w.extend([1, 2], [1, 1], [0, 1.5, 2]), "documents are float64"),
     "words": (lambda w: w.add("text"), "tokens are str.* .1,.; .* holds uint16"),
     "nothing": (lambda w: None, "nothing was added"),
     "only empty documents": (lambda w: w.add([]), "nothing was added"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", WRONG)

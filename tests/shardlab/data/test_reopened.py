@@ -88,11 +88,7 @@ def test_another_job_may_rename_the_draft_before_any_time_that_it_is_opened(tmp_
             "a sequence length of 8",
             "a sequence length of 16",
         ),
-        (
-            Recipe(sequence=8, samples=500, seed=2),
-            "the order of seed 1 (",
-            "the order of seed 2 (",
-        ),
+        (Recipe(sequence=8, samples=500, seed=2), "the order of seed 1 (", "the order of seed 2 ("),
         (Recipe(sequence=8, samples=9000, seed=1), "4,999 samples of", "9,999 samples of"),
     ],
 )

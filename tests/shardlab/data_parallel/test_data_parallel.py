@@ -226,18 +226,6 @@ def test_wrong_settings_are_refused() -> None:
         alone(Net(0)).finish(tokens=3)
 
 
-def test_gradients_of_several_backward_passes_add_up() -> None:
-    model, whole = Net(0), Net(0)
-    loss_of(whole, *data(0)).backward()
-    expected = [p.grad for p in whole.parameters() if p.grad is not None]
-    x, y = data(0)
-    replicas = alone(model, backwards=4)
-    for a, b in zip(x.chunk(4), y.chunk(4), strict=True):
-        (loss_of(model, a, b) / 4).backward()
-    replicas.finish()
-    assert worst([p.grad for p in model.parameters() if p.grad is not None], expected) < 1e-13
-
-
 # ---------------------------------------------------------------------- on real ranks
 
 

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, sigmoid, silu
 
-from costlab.implementations import megatron as mcore
 from costlab.implementations.megatron import experts as moe
-from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import Axis, World
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
@@ -157,18 +155,6 @@ def run_megatron_layer(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, T
     by_ours = {t: o for o, t in moe.names(layer, first).items()}
     seen = {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
     return case.from_megatron(seen)
-
-
-def train_with_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
-    """A MoELayer's gradients as Megatron's data parallelism and last reductions leave them."""
-    layer = moe.layer(moe.config(hidden=H, **case.megatron()))
-    first = grid.expert.rank * (E // case.expert)
-    moe.copy(dict(like.named_parameters()), layer, first)
-    replicas = megatron_gpt.data_parallel(layer)
-    backward(replicas, grid)
-    mcore.finalize_model_grads([replicas])
-    parameters = dict(replicas.module.named_parameters())
-    return {o: parameters[t].main_grad for o, t in moe.names(layer, first).items()}
 
 
 def reduce_gradients(layer: ExpertLayer, grid: Grid, seen: dict[str, Tensor]) -> dict[str, Tensor]:

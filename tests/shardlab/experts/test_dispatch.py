@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from pages.ranks import alone
 from shardlab.comm import Axis, World
@@ -193,27 +192,6 @@ def test_experts_that_nobody_chooses_learn_nothing_and_hold_nobody_up(pool: Any,
     assert second == [0] * 4
 
 
-@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
-@on_ranks(2)
-def test_a_rank_whose_experts_are_all_frozen_holds_no_other_up(world: World, kind: str) -> None:
-    """Only an expert of the last rank is trained: the first has nothing to train."""
-    config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch=kind))
-    axes = ExpertAxes.of(Grid(world=world, expert=2))
-    layer = ExpertLayer(config, "x", axis=Axis.alone(), axes=axes, init=INIT)
-    whole = ExpertLayer(config, "x", axis=Axis.alone(), init=INIT)
-    x = random_like(4, 2, H, seed=0)
-    for model, rows in ((layer, x.chunk(2, 1)[world.rank]), (whole, x)):
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name.startswith("experts.2."))
-        model(rows).square().sum().backward()
-    gradients = {name: p.grad for name, p in layer.named_parameters() if p.requires_grad}
-    assert len(gradients) == 2 * world.rank
-    assert (
-        max((difference(g, whole.get_parameter(n).grad) for n, g in gradients.items()), default=0.0)
-        <= 1e-15
-    )
-
-
 @on_ranks(2)
 def test_experts_that_tie_give_on_two_ranks_what_they_give_on_one(world: World) -> None:
     """A router of zeros: all experts tie, for every token, on every rank."""
@@ -246,50 +224,6 @@ def test_a_token_that_all_its_experts_dropped_leaves_as_zero() -> None:
     assert chosen_TE.sum(0).max() == 1
     assert (y_TH[~chosen_TE.any(1)] == 0).all()
     assert (y_TH[chosen_TE.any(1)] != 0).any(1).all()
-
-
-@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
-@on_ranks(2)
-def test_a_recomputed_layer_learns_the_same_and_counts_no_token_twice(
-    world: World, kind: str
-) -> None:
-    """Gradients of a layer whose forward runs again in backward."""
-    experts = ExpertConfig(
-        count=E, ffn=8, dispatch=kind, aux_loss=0.1, global_aux_loss=0.1, scores="sigmoid",
-        bias_rate=0.1,
-    )  # fmt: skip
-    config, worst = replace(CONFIG, experts=experts), 0.0
-    axes = ExpertAxes.of(Grid(world=world, expert=2))
-    results = []
-    for reentrant in (None, False, True):
-        layer = ExpertLayer(config, "x", axis=Axis.alone(), axes=axes, init=INIT)
-        x = random_like(4, 1, H, seed=world.rank).requires_grad_()
-        y = layer(x) if reentrant is None else checkpoint(layer, x, use_reentrant=reentrant)
-        y.square().sum().backward()
-        layer.router.end_step()
-        results.append([x.grad, *(p.grad for p in layer.parameters() if p.requires_grad)])
-        results[-1].append(layer.router.expert_bias)
-    for again in results[1:]:
-        worst = max(worst, *(difference(a, b) for a, b in zip(again, results[0], strict=True)))
-    assert worst <= 1e-14
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_recomputed_micro_batch_steers_the_bias_no_more_than_another(reentrant: bool) -> None:
-    experts = ExpertConfig(count=E, top_k=1, ffn=8, scores="sigmoid", bias_rate=1.0)
-    layer = ExpertLayer(replace(CONFIG, experts=experts), "x", axis=Axis.alone(), init=INIT)
-    first, second = (random_like(8, 1, H, seed=seed).requires_grad_() for seed in (0, 3))
-    with torch.no_grad():
-        a_E, b_E = (layer.router(x)[1].sum(0).float() for x in (first, second))
-    layer.router.end_step()
-    torch.nn.init.zeros_(layer.router.expert_bias)
-    checkpoint(layer, first, use_reentrant=reentrant).sum().backward()
-    layer(second).sum().backward()
-    layer.router.end_step()
-    once, twice = (((load.mean() - load).sign()) for load in (a_E + b_E, 2 * a_E + b_E))
-    assert not torch.equal(once, twice), "another seed: these loads can't tell"
-    assert layer.router.expert_bias is not None
-    assert torch.equal(layer.router.expert_bias.detach(), once)
 
 
 def test_a_capacity_hides_no_load_from_the_bias() -> None:

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from shardlab.comm import World
+from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.life_cycle import ParameterState
+from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.grid.grid import Grid
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp.test_fsdp_runtime import watched
@@ -527,6 +529,23 @@ def test_clipping_counts_every_parameter_once_whatever_the_strategy(world: World
         if strategy is not S.FULL_SHARD:
             with pytest.raises(ValueError, match="hold the same gradients, each of which would"):
                 model.clip_grad_norm_(0.1, axis=world.whole)
+
+
+@on_ranks(4)
+@on_default_device
+def test_clipping_beside_tensor_parallelism_counts_what_no_tensor_rank_cuts_once(
+    world: World,
+) -> None:
+    config = GPTConfig(layers=1, hidden=8, heads=4, vocab=13, sequence=4, dtype=torch.float64)
+    grid, tokens = Grid(world=world, tensor=2), torch.arange(8).view(2, 4)
+    whole = GPT(config, tensor=Axis.alone(), device=world.device)
+    whole.loss(whole(tokens), tokens).backward()
+    expected = torch.nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
+    module = GPT(config, tensor=grid.tensor, device=world.device)
+    model = FSDP(module, grid.data, units=module.layers.values())
+    module.loss(model(tokens), tokens).backward()
+    norm = model.clip_grad_norm_(1.0, axis=grid.axis("tensor", "data"), tensor=grid.tensor)
+    assert abs(norm - expected) / expected < TOLERANCE
 
 
 @on_ranks(2)

@@ -73,23 +73,15 @@ def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accu
         ({"strategy": S.FULL_SHARD, "backward_prefetch": POST}, {}),
         ({"strategy": S.FULL_SHARD, "backward_prefetch": None}, {}),
         ({"strategy": S.SHARD_GRAD_OP}, {"reshards_after_forward": False}),
-        (
-            {"strategy": S.HYBRID_SHARD, "axis": shard, "replicate": replicate},
-            {"ranks": half, "replicas": 2},
-        ),
-        (
-            {"strategy": S.HYBRID_SHARD_ZERO2, "axis": shard, "replicate": replicate},
-            {"ranks": half, "replicas": 2, "reshards_after_forward": False},
-        ),
-        (
-            {"strategy": S.NO_SHARD},
-            {"ranks": 1, "replicas": world.size, "reshards_after_forward": False},
-        ),
-        (
-            {"mixed_precision": MixedPrecision(torch.bfloat16, torch.float32)},
-            {"itemsize": 2, "gradient_itemsize": 4},
-        ),
-    ]
+        ({"strategy": S.HYBRID_SHARD, "axis": shard, "replicate": replicate},
+         {"ranks": half, "replicas": 2}),
+        ({"strategy": S.HYBRID_SHARD_ZERO2, "axis": shard, "replicate": replicate},
+         {"ranks": half, "replicas": 2, "reshards_after_forward": False}),
+        ({"strategy": S.NO_SHARD},
+         {"ranks": 1, "replicas": world.size, "reshards_after_forward": False}),
+        ({"mixed_precision": MixedPrecision(torch.bfloat16, torch.float32)},
+         {"itemsize": 2, "gradient_itemsize": 4}),
+    ]  # fmt: skip
     wrong = []
     for settings, formula in cases:
         model = sharded(world, **settings)

@@ -1,8 +1,6 @@
-"""A block against the reference block, and what it sends: counted, forward and backward."""
+"""A block against the reference block, plain and compiled."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import pytest
 import torch
@@ -11,8 +9,6 @@ from shardlab.comm import World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers.init import Init
-from shardlab.layers.matmul import fuse
-from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layer_twins import layer_errors
 from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import ReferenceBlock
@@ -39,41 +35,6 @@ def test_block_equals_the_reference_block(world: World, sequence_parallel: bool)
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
     errors = layer_errors(layer, reference, x, world.whole, sequence_parallel=sequence_parallel)
     assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
-
-
-def count(
-    world: World, sequence_parallel: bool, fused: bool = False
-) -> list[tuple[str, str, int, int]]:
-    layer = block_of(world, sequence_parallel)
-    if fused:
-        fuse(layer)
-    rows = S // world.size if sequence_parallel else S
-    x = torch.zeros(rows, B, H, dtype=torch.float64, device=world.device, requires_grad=True)
-    with Ledger() as ledger:
-        y = layer(x)
-        y.backward(torch.zeros_like(y))
-    calls = Counter((e.phase or "forward", e.op, e.payload) for e in ledger.entries)
-    return sorted((*key, times) for key, times in calls.items())
-
-
-def test_a_block_sums_its_activations_twice_forward_and_twice_backward(pool) -> None:
-    activation = S * B * H * 8
-    assert pool(2).run(count, False)[0] == [
-        ("backward", "all_reduce", activation, 2),
-        ("forward", "all_reduce", activation, 2),
-    ]
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_under_sequence_parallelism_each_sum_is_cut_in_two(pool, fused: bool) -> None:
-    """And backward gathers again where the fused form kept a slice."""
-    activation = S * B * H * 8
-    assert pool(2).run(count, True, fused)[0] == [
-        ("backward", "all_gather", activation, 4 if fused else 2),
-        ("backward", "reduce_scatter", activation, 2),
-        ("forward", "all_gather", activation, 2),
-        ("forward", "reduce_scatter", activation, 2),
-    ]
 
 
 @on_ranks(2)

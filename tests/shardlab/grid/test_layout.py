@@ -248,54 +248,35 @@ def both(
 
 def test_the_errors_about_a_model_name_the_axis_and_the_sizes_that_would_do() -> None:
     model = {"hidden": 32, "heads": 8, "kv_heads": 4, "ffn": 96, "vocab": 100}
-    for call, words in [
-        (
-            lambda: rules.check_tensor(3, hidden=32, heads=8),
-            "tensor axis of size 3 does not divide 8 heads; choose 1, 2, 4 or 8",
-        ),
-        (
-            lambda: rules.check_tensor(8, **model),
-            "tensor axis of size 8 does not divide 4 key-value groups; choose 1, 2 or 4",
-        ),
-        (
-            lambda: rules.check_tensor(2, hidden=32, heads=8, kv_heads=3),
-            "8 heads do not form 3 equal key-value groups; choose 1, 2, 4 or 8",
-        ),
-        (
-            lambda: rules.check_tensor(2, hidden=30, heads=8),
-            "hidden size 30 is not a multiple of 8 heads; choose 24 or 32",
-        ),
-        (
-            lambda: rules.check_tensor(4, hidden=32, heads=8, ffn=6),
-            "tensor axis of size 4 does not divide 6 ffn columns; choose 1, 2, 3 or 6",
-        ),
-        (
-            lambda: rules.check_tensor(4, hidden=32, heads=8, vocab=10),
-            "does not divide 10 words of vocabulary; choose 1, 2, 5 or 10",
-        ),
-        (
-            lambda: rules.check_tensor(2, hidden=32, heads=8, sequence=7),
-            "does not divide 7 tokens of a sequence (sequence parallelism); choose 1 or 7",
-        ),
-        (
-            lambda: rules.check_pipeline(3, layers=4),
-            "pipeline axis of size 3 does not divide 4 layers; choose 1, 2 or 4",
-        ),
-        (
-            lambda: rules.check_pipeline(2, layers=8, chunks=3),
-            "3 chunks do not divide the 4 layers of a stage; choose 1, 2 or 4",
-        ),
+    cases = [
+        (lambda: rules.check_tensor(3, hidden=32, heads=8),
+         "tensor axis of size 3 does not divide 8 heads; choose 1, 2, 4 or 8"),
+        (lambda: rules.check_tensor(8, **model),
+         "tensor axis of size 8 does not divide 4 key-value groups; choose 1, 2 or 4"),
+        (lambda: rules.check_tensor(2, hidden=32, heads=8, kv_heads=3),
+         "8 heads do not form 3 equal key-value groups; choose 1, 2, 4 or 8"),
+        (lambda: rules.check_tensor(2, hidden=30, heads=8),
+         "hidden size 30 is not a multiple of 8 heads; choose 24 or 32"),
+        (lambda: rules.check_tensor(4, hidden=32, heads=8, ffn=6),
+         "tensor axis of size 4 does not divide 6 ffn columns; choose 1, 2, 3 or 6"),
+        (lambda: rules.check_tensor(4, hidden=32, heads=8, vocab=10),
+         "does not divide 10 words of vocabulary; choose 1, 2, 5 or 10"),
+        (lambda: rules.check_tensor(2, hidden=32, heads=8, sequence=7),
+         "does not divide 7 tokens of a sequence (sequence parallelism); choose 1 or 7"),
+        (lambda: rules.check_pipeline(3, layers=4),
+         "pipeline axis of size 3 does not divide 4 layers; choose 1, 2 or 4"),
+        (lambda: rules.check_pipeline(2, layers=8, chunks=3),
+         "3 chunks do not divide the 4 layers of a stage; choose 1, 2 or 4"),
         (lambda: rules.check_pipeline(1, layers=8, chunks=2), "choose chunks = 1, or 2 stages"),
-        (
-            lambda: rules.check_world(8, tensor=3, pipeline=1),
-            "tensor 3 · pipeline 1 = 3 ranks do not divide a world of 8; start a multiple of 3",
-        ),
+        (lambda: rules.check_world(8, tensor=3, pipeline=1),
+         "tensor 3 · pipeline 1 = 3 ranks do not divide a world of 8; start a multiple of 3"),
         (
             lambda: rules.check_world(8, tensor=2, pipeline=2, data=4),
             "tensor 2 · pipeline 2 · data 4 = 16 ranks, but the world has 8; start 16 processes, "
             "or choose data = 2",
         ),
-    ]:
+    ]  # fmt: skip
+    for call, words in cases:
         with pytest.raises(ValueError, match=re.escape(words)):
             call()
 

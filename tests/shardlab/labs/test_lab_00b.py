@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,23 @@ from pages.runs.lab_00b import (
     grader,
     read_solution,
 )
-from tests.shardlab.labs.mutants import MUTANTS, OTHER_WAYS
-from tests.shardlab.labs.mutants import PARTS as MUTANTS_OF
 
+# By part: the wrong answers by the sentence of the docstrings that they break, and right ones.
+ANSWERS = {
+    part: tomllib.loads((Path(__file__).parent / f"mutants/{part}.toml").read_text("utf-8"))
+    for part in PARTS
+}
+MUTANTS = {
+    (part, name): mutant
+    for part, answers in ANSWERS.items()
+    for mutants in answers["contract"].values()
+    for name, mutant in mutants.items()
+}
+OTHER_WAYS = {
+    (part, name): change
+    for part, answers in ANSWERS.items()
+    for name, change in answers["other_ways"].items()
+}
 # The usual mistakes, for the ordinary suite; `ci` has them all.
 COMMON = [
     ("linears", "contiguous, then summed in place"),
@@ -113,7 +128,7 @@ def test_what_the_docstrings_leave_open_may_be_done_otherwise(
 
 @pytest.mark.parametrize("part", PARTS)
 def test_mutants_break_sentences_of_the_skeleton_each_under_a_name_of_its_own(part: str) -> None:
-    contract = MUTANTS_OF[part].CONTRACT
+    contract = ANSWERS[part]["contract"]
     skeleton = " ".join((FILES / f"{part}.py").read_text("utf-8").split())
     for sentence in contract:
         assert sentence in skeleton, sentence

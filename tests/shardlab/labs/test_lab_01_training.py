@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +16,22 @@ import pytest
 import torch
 
 from pages.programs import TRAIN, script
-from shardlab.comm import Axis, World
+from shardlab.comm import World
 from shardlab.data.writer import Writer
-from shardlab.gpt.model import GPT
-from shardlab.layers.sharding import whole_parameters
-from tests.shardlab.labs.test_lab_01 import SMALL, losses_of, off_by, runs_of
+from tests.shardlab.labs.test_lab_01 import SMALL, losses_of, off_by, plain_losses, runs_of
 from tests.shardlab.pool import Pool
-from tests.shardlab.reference import ReferenceGPT
 
 Pools = Callable[[int], Pool]
 STEPS = 5
 WAY: dict[str, Any] = {
     "layers": 4, "microbatches": 4, "steps": STEPS, "clip": 0.5, "warmup": 2, "decay": 4,
 }  # fmt: skip
-RATES = [1 / 3, 2 / 3, 1.0, 0.55, 0.1]  # of each step: up in two, and down by a cosine in two
+RATES = (1 / 3, 2 / 3, 1.0, 0.55, 0.1)  # of each step: up in two, and down by a cosine in two
 
 
-@cache
 def plain(clip: float = WAY["clip"]) -> list[float]:
     """WAY in one process, by torch's own layers and clipping."""
-    settings = script(TRAIN).Settings(**SMALL | WAY)
-    model = ReferenceGPT(
-        layers=WAY["layers"], vocab=SMALL["vocabulary"],
-        **{n: SMALL[n] for n in ("hidden", "heads", "sequence")},
-    )  # fmt: skip
-    model.load(whole_parameters(GPT(settings.config, tensor=Axis.alone(), seed=settings.seed)))
-    optimizer = torch.optim.AdamW(model.parameters())
-    grammar = import_module("text").Grammar(settings.vocabulary, seed=settings.seed)
-    losses = []
-    for step, rate in enumerate(RATES):
-        words, following = grammar.batch(step, settings.batch, settings.sequence)
-        loss = model.loss(model(words), following)
-        optimizer.zero_grad()
-        loss.backward()
-        assert torch.nn.utils.clip_grad_norm_(model.parameters(), clip) > WAY["clip"]
-        optimizer.param_groups[0]["lr"] = rate * settings.lr
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return plain_losses(WAY["layers"], "gpt", clip, RATES)
 
 
 def cases_of(ranks: int) -> list[dict[str, Any]]:

@@ -85,49 +85,37 @@ def compare(layer: Any, x_whole: Tensor, scattered: tuple[str, str], strided: bo
     return wrong
 
 
-def column(world: World) -> dict[str, list[str]]:
-    wrong = {}
-    for bias in (True, False):
-        for options, scattered in [
-            ({}, ("", "features")),
-            ({"gather_output": True}, ("", "")),
-            ({"skip_bias_add": True}, ("", "features")),
-            ({"sequence_parallel": True}, ("rows", "features")),
-            ({"sequence_parallel": True, "gather_output": True}, ("rows", "")),
-        ]:
-            for strided in (False, True):
-                layer = ColumnParallelLinear(
-                    H, F, axis=world.whole, bias=bias, init=FP64, **options
-                )
-                x = noise(S, B, H, key=3, strided=strided, device=world.device)
-                key = f"bias={bias} {options} strided={strided}"
-                wrong[key] = compare(layer.to(world.device), x, scattered, strided)
-    return {key: names for key, names in wrong.items() if names}
+# How x and y are placed under each option; see `compare`.
+COLUMN: list[tuple[dict[str, bool], tuple[str, str]]] = [
+    ({}, ("", "features")),
+    ({"gather_output": True}, ("", "")),
+    ({"skip_bias_add": True}, ("", "features")),
+    ({"sequence_parallel": True}, ("rows", "features")),
+    ({"sequence_parallel": True, "gather_output": True}, ("rows", "")),
+]
+ROW: list[tuple[dict[str, bool], tuple[str, str]]] = [
+    ({}, ("features", "")),
+    ({"input_is_parallel": False}, ("", "")),
+    ({"skip_bias_add": True}, ("features", "")),
+    ({"sequence_parallel": True}, ("features", "rows")),
+    ({"sequence_parallel": True, "skip_bias_add": True}, ("features", "rows")),
+]
 
 
-def row(world: World) -> dict[str, list[str]]:
-    wrong = {}
-    for bias in (True, False):
-        for options, scattered in [
-            ({}, ("features", "")),
-            ({"input_is_parallel": False}, ("", "")),
-            ({"skip_bias_add": True}, ("features", "")),
-            ({"sequence_parallel": True}, ("features", "rows")),
-            ({"sequence_parallel": True, "skip_bias_add": True}, ("features", "rows")),
-        ]:
-            for strided in (False, True):
-                layer = RowParallelLinear(H, F, axis=world.whole, bias=bias, init=FP64, **options)
-                x = noise(S, B, H, key=3, strided=strided, device=world.device)
-                key = f"bias={bias} {options} strided={strided}"
-                wrong[key] = compare(layer.to(world.device), x, scattered, strided)
-    return {key: names for key, names in wrong.items() if names}
-
-
-@pytest.mark.parametrize("body", [column, row])
 @pytest.mark.parametrize("size", SIZES)
-def test_every_variant_equals_the_whole_linear(pool, size, body) -> None:
-    for wrong in pool(size).run(body):
-        assert wrong == {}
+@on_ranks("size")
+def test_every_variant_equals_the_whole_linear(world: World) -> None:
+    wrong = {}
+    variants = [(ColumnParallelLinear, *way) for way in COLUMN]
+    variants += [(RowParallelLinear, *way) for way in ROW]
+    for (make, options, scattered), bias, strided in itertools.product(
+        variants, (True, False), (True, False)
+    ):
+        layer = make(H, F, axis=world.whole, bias=bias, init=FP64, **options).to(world.device)
+        x = noise(S, B, H, key=3, strided=strided, device=world.device)
+        case = f"{make.__name__} {bias=} {options} {strided=}"
+        wrong[case] = compare(layer, x, scattered, strided)
+    assert {case: names for case, names in wrong.items() if names} == {}
 
 
 @pytest.mark.parametrize("size", SIZES)

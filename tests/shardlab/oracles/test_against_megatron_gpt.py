@@ -40,13 +40,7 @@ def variants(tensor: int, data: int) -> list[Case]:
         flags = [(False, HEADS, False), (True, max(tensor, 2), parallel[-1])]
     return [
         Case(
-            tensor,
-            1,
-            data,
-            tied,
-            groups,
-            sequence,
-            microbatches=1 + (data > 1),
+            tensor, 1, data, tied, groups, sequence, microbatches=1 + (data > 1),
             steps=steps_for(tensor * data, index),
         )
         for index, (tied, groups, sequence) in enumerate(flags)

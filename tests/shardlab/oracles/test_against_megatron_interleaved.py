@@ -20,7 +20,7 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import interleaved
 from tests.shardlab import pieces
 from tests.shardlab.difference import demand_alike, difference, differences
-from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
+from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, gradients_of
 
 
 class Lifted(nn.Module):
@@ -63,7 +63,7 @@ def run_both(
                 micro_batch_size=BATCH // m,
             )
         case = f"{m} micro-batches, {v} chunks, groups of {group}"
-        errors[case] = differences(named(ours, "gradients"), named(reference, "gradients"))
+        errors[case] = differences(gradients_of(ours), gradients_of(reference))
         if losses:
             megatrons = torch.stack([report["loss"] for report in reports])
             errors[case]["losses"] = difference(torch.stack(losses), megatrons)

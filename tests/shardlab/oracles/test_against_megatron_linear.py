@@ -9,7 +9,6 @@ Dimensions: S sequence, B batch, H input features, F output features; lower case
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -27,53 +26,35 @@ from tests.shardlab.difference import demand_alike, differences, random_like
 from tests.shardlab.layer_twins import B, Errors, F, H, S, copied, fp64, part, steps_for, trained
 
 
-def column(world: World) -> Errors:
-    errors = {}
+def linears(world: World, kind: str) -> Errors:
+    """Every variant; `whole` says that the column's output, or the row's input, is not cut."""
+    errors, is_column = {}, kind == "column"
+    make, twin = (
+        (linear.ColumnParallelLinear, mcore.ColumnParallelLinear)
+        if is_column
+        else (linear.RowParallelLinear, mcore.RowParallelLinear)
+    )
     with default_device(world), mcore.megatron(tensor=world.size):
-        for bias, gather, skip, sequence, frozen in product([False, True], repeat=5):
-            if (sequence and (gather or world.size == 1)) or (skip and not bias):
+        for bias, whole, skip, sequence, frozen in product([False, True], repeat=5):
+            if (sequence and (whole or world.size == 1)) or (skip and not bias):
                 continue
             config = mcore.config(hidden=H, sequence_parallel=sequence)
-            ours = linear.ColumnParallelLinear(
-                H, F, axis=world.whole, bias=bias, gather_output=gather, skip_bias_add=skip,
-                sequence_parallel=sequence, init=fp64(world),
-            )  # fmt: skip
-            reference = mcore.ColumnParallelLinear(
-                H, F, config=config, init_method=nn.init.ones_, bias=bias, gather_output=gather,
-                skip_bias_add=skip,
-            )  # fmt: skip
-            x = random_like(S, B, H, seed=1)
-            x = part(world, x, 0) if sequence else x
-            target = random_like(S, B, F, seed=2)
-            target = target if gather else part(world, target, -1)
-            case = f"{bias=} {gather=} {skip=} {sequence=} {frozen=}"
-            errors[case] = compare(
-                world, ours, reference, x, target, skip and not gather, frozen, len(errors)
+            shared = {"gather_output": whole} if is_column else {"input_is_parallel": not whole}
+            shared |= {"bias": bias, "skip_bias_add": skip}
+            ours = make(
+                H, F, axis=world.whole, sequence_parallel=sequence, init=fp64(world), **shared
             )
-    return errors
-
-
-def row(world: World) -> Errors:
-    errors = {}
-    with default_device(world), mcore.megatron(tensor=world.size):
-        for bias, parallel, skip, sequence, frozen in product([False, True], repeat=5):
-            if (sequence and (not parallel or world.size == 1)) or (skip and not bias):
-                continue
-            config = mcore.config(hidden=H, sequence_parallel=sequence)
-            ours = linear.RowParallelLinear(
-                H, F, axis=world.whole, bias=bias, input_is_parallel=parallel, skip_bias_add=skip,
-                sequence_parallel=sequence, init=fp64(world),
-            )  # fmt: skip
-            reference = mcore.RowParallelLinear(
-                H, F, config=config, init_method=nn.init.ones_, bias=bias,
-                input_is_parallel=parallel, skip_bias_add=skip,
-            )  # fmt: skip
-            x = random_like(S, B, H, seed=1)
-            x = part(world, x, -1) if parallel else x
-            target = random_like(S, B, F, seed=2)
-            target = part(world, target, 0) if sequence else target
-            case = f"{bias=} {parallel=} {skip=} {sequence=} {frozen=}"
-            errors[case] = compare(world, ours, reference, x, target, skip, frozen, len(errors))
+            reference = twin(H, F, config=config, init_method=nn.init.ones_, **shared)
+            cut_x, cut_y = (0, -1) if is_column else (-1, 0)
+            x, target = random_like(S, B, H, seed=1), random_like(S, B, F, seed=2)
+            if sequence if is_column else not whole:
+                x = part(world, x, cut_x)
+            target = (
+                part(world, target, cut_y) if (not whole if is_column else sequence) else target
+            )
+            case = f"{bias=} {whole=} {skip=} {sequence=} {frozen=}"
+            add_bias = skip and not (is_column and whole)
+            errors[case] = compare(world, ours, reference, x, target, add_bias, frozen, len(errors))
     return errors
 
 
@@ -110,11 +91,9 @@ def compare(
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-@pytest.mark.parametrize("layer", [column, row])
-def test_a_linear_layer_equals_megatrons(
-    pool: Any, layer: Callable[[World], Errors], size: int
-) -> None:
-    demand_alike(pool(size).run(layer))
+@pytest.mark.parametrize("kind", ["column", "row"])
+def test_a_linear_layer_equals_megatrons(pool: Any, kind: str, size: int) -> None:
+    demand_alike(pool(size).run(linears, kind))
 
 
 def accumulate(world: World) -> Errors:

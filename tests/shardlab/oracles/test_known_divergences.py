@@ -43,29 +43,6 @@ def filled(world: World, *shape: int) -> Tensor:
     return torch.full(shape, world.rank + 1.0, dtype=torch.float64, device=world.device)
 
 
-def backward_of_copy(world: World) -> tuple[Tensor, Tensor]:
-    weight = filled(world, 3, 2)
-    gradients = []
-    with default_device(world), megatron(tensor=world.size):
-        group = parallel_state.get_tensor_model_parallel_group()
-        for copy in (
-            lambda x: mappings.copy_to_tensor_model_parallel_region(x, group=group),
-            lambda x: ops.copy_to(x, world.whole),
-        ):
-            x = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
-            (copy(x).t() * weight).sum().backward()  # the gradient that comes in is transposed
-            assert x.grad is not None
-            gradients.append(x.grad)
-    return gradients[0], gradients[1]
-
-
-def test_a_strided_gradient_comes_back_unreduced(pool: Any) -> None:
-    # mappings._reduce reduces input_.contiguous(), a copy, and returns input_.
-    for rank, (reference, ours) in enumerate(pool(2).run(backward_of_copy)):
-        assert torch.all(reference == rank + 1), MENDED
-        assert torch.all(ours == 3)
-
-
 def forward_of_reduce(world: World) -> list[tuple[Tensor, Tensor]]:
     """(argument afterwards, result) for Megatron's and ours, on a contiguous, a strided tensor."""
     seen = []
@@ -189,26 +166,6 @@ def test_the_loss_is_cast_to_fp32(pool: Any) -> None:
     for (reference, _, _), (ours, _, _) in pool(2).run(loss_of_logits, torch.float64):
         assert reference.dtype == torch.float32, MENDED
         assert ours.dtype == torch.float64
-
-
-def smoothed_loss(world: World) -> float:
-    with default_device(world), megatron(tensor=world.size):
-        logits = torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]).chunk(world.size, dim=-1)[world.rank]
-        return vocab_parallel_cross_entropy(logits.clone(), torch.tensor([[2]]), 0.1).item()
-
-
-def test_label_smoothing_gives_each_rank_another_loss(pool: Any) -> None:
-    # The mean of the log-probabilities, and the vocabulary's size, are those of the rank's own
-    # words; no collective adds them up. Theory 02 has these figures. Ours smooths nothing.
-    logits, smoothing = torch.tensor([[1.0, 3.0, 2.0, 0.0]]), 0.1 * 4 / 3
-    whole = torch.nn.functional.cross_entropy(
-        logits, torch.tensor([2]), label_smoothing=smoothing
-    ).item()
-    first, second = pool(2).run(smoothed_loss)
-    assert whole == pytest.approx(1.5069, abs=1e-4)
-    assert first == pytest.approx(1.4402, abs=1e-4), MENDED
-    assert second == pytest.approx(1.6402, abs=1e-4), MENDED
-    assert pool(1).run(smoothed_loss) == [pytest.approx(whole)]
 
 
 def second_backward(world: World) -> str:

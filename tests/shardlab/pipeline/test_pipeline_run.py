@@ -1,19 +1,13 @@
-"""Schedules run over real processes: equal to the unsharded model and to torch's pipelining.
-
-A message that went to the wrong place or chunk shows in the first step's gradients, a wrong loss
-scale in all of them alike, a stale buffer or a wrong order only over several steps.
-"""
+"""Schedules run over real processes, equal to torch's pipelining; one model: test_training.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shardlab.comm import World
-from shardlab.pipeline.action import Schedule, parts
+from shardlab.pipeline.action import parts
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import (
     by_name,
@@ -23,91 +17,10 @@ from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding
-from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named
+from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, gradients_of
 from tests.shardlab.pool import on_ranks
 
-STEPS = 10
-Values = Mapping[str, Mapping[str, Tensor]]
 Differences = dict[str, dict[str, float]]
-
-# By stages: schedule, micro-batches, chunks. Fewer micro-batches than stages, one alone, and more.
-CASES = {
-    1: [("gpipe", 3, 1), ("1f1b", 4, 1)],
-    2: [("gpipe", 4, 1), ("1f1b", 1, 1), ("1f1b", 6, 1), ("interleaved", 4, 4)],
-    4: [
-        ("gpipe", 3, 1),
-        ("1f1b", 2, 1),
-        ("1f1b", 8, 1),
-        ("interleaved", 8, 2),
-        ("interleaved", 3, 2),
-    ],
-    8: [("gpipe", 4, 1), ("1f1b", 3, 1), ("1f1b", 12, 1)],
-}
-
-
-@pytest.fixture(scope="module")
-def whole() -> Values:
-    return pieces.whole_run(STEPS)
-
-
-def sum_tied(world: World, chunks: nn.ModuleList) -> None:
-    """Sum the embedding's gradient over the first and the last stage, as grid.embedding does."""
-    if world.size == 1 or world.rank not in (0, world.size - 1):
-        return
-    ends = world.axis("embedding", [0, world.size - 1])
-    tied = next(chunk.embedding for chunk in chunks if chunk.first or chunk.last)
-    ends.all_reduce(tied.grad, out=tied.grad)
-
-
-def step(
-    world: World, schedule: Schedule, chunks: nn.ModuleList, m: int, index: int = 0
-) -> list[Tensor]:
-    """One step of gradients, the tied ones summed."""
-    losses = run(
-        schedule,
-        list(chunks),
-        pieces.microbatches(m, index),
-        pieces.loss,
-        axis=world.axis("pipeline", range(world.size)),
-        shape=(BATCH // m, HIDDEN),
-    )
-    sum_tied(world, chunks)
-    return losses
-
-
-@on_default_device
-def compare_with_whole_model(
-    world: World, cases: list[tuple[str, int, int]], whole: Values
-) -> dict[str, dict[str, float]]:
-    errors: Differences = {}
-    for kind, m, v in cases:
-        schedule = by_name(kind, world.size, m, v)
-        chunks = chunks_of(world, v)
-        optimizer = torch.optim.SGD(chunks.parameters(), lr=pieces.RATE)
-        means = []
-        first: dict[str, Tensor] = {}
-        for index in range(STEPS):
-            optimizer.zero_grad()
-            losses = step(world, schedule, chunks, m, index)
-            assert len(losses) == (m if world.rank == world.size - 1 else 0)
-            means += [torch.stack(losses).mean()] if losses else []
-            first = first or named(chunks, "gradients")
-            optimizer.step()
-        expected = {name: whole["gradients"][name] for name in named(chunks, "weights")}
-        last = {name: whole["weights"][name] for name in named(chunks, "weights")}
-        case = f"{kind}, {m} micro-batches, {v} chunks"
-        errors[f"{case}, gradients"] = differences(first, expected)
-        errors[f"{case}, weights"] = differences(named(chunks, "weights"), last)
-        if means:
-            errors[f"{case}, losses"] = {"": difference(torch.stack(means), whole["losses"][""])}
-    return errors
-
-
-@pytest.mark.parametrize("p", CASES)
-def test_losses_gradients_and_ten_steps_equal_the_unsharded_model(
-    pool, p: int, whole: Values
-) -> None:
-    assert list_exceeding(pool(p).run(compare_with_whole_model, CASES[p], whole)) == []
 
 
 @on_default_device
@@ -143,9 +56,7 @@ def compare_with_torch(world: World, cases: list[tuple[str, int, int]]) -> Diffe
             **{"target": targets_B, "losses": torchs} if world.rank == world.size - 1 else {},
         )
         case = f"{kind}, {m} micro-batches, {v} chunks"
-        errors[f"{case}, gradients"] = differences(
-            named(ours, "gradients"), named(torch_chunks, "gradients")
-        )
+        errors[f"{case}, gradients"] = differences(gradients_of(ours), gradients_of(torch_chunks))
         errors[f"{case}, losses"] = {
             str(i): difference(value, torchs[i]) for i, value in enumerate(losses)
         }
@@ -228,8 +139,8 @@ def run_other_ways(world: World) -> Differences:
             actions, list(chunks), pieces.microbatches(4), pieces.loss, axis=axis,
             shape=(BATCH // 4, HIDDEN),
         )  # fmt: skip
-        expected = expected or named(chunks, "gradients")
-        errors[case] = differences(named(chunks, "gradients"), expected)
+        expected = expected or gradients_of(chunks)
+        errors[case] = differences(gradients_of(chunks), expected)
     return errors
 
 

@@ -18,7 +18,7 @@ from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding
-from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
+from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, gradients_of
 from tests.shardlab.pipeline.test_pipeline_run import Differences
 from tests.shardlab.pool import on_ranks
 
@@ -235,7 +235,7 @@ def run_on_one_rank(world: World) -> dict[str, dict[str, float]]:
     pieces.loss(whole(tokens_B), targets_B).backward()
     expected = pieces.gradients(whole)
     tied = [chunk.embedding.grad for chunk in chunks]
-    actual = named(chunks, "gradients") | {"embedding": tied[0] + tied[1]}
+    actual = gradients_of(chunks) | {"embedding": tied[0] + tied[1]}
     return {"": differences(actual, expected)}
 
 

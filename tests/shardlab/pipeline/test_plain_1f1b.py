@@ -6,8 +6,6 @@ that wait for each other show in a rank that never comes back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 import torch
 from torch import Tensor
@@ -18,14 +16,13 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from tests.shardlab import pieces
 from tests.shardlab.difference import difference, differences, list_exceeding
-from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named
-from tests.shardlab.pipeline.test_pipeline_run import sum_tied
+from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, gradients_of, sum_tied
 
 MICROBATCHES = [1, 2, 3, 4, 8, 12]  # fewer than stages, as many, and more
-Values = Mapping[str, Mapping[str, Tensor]]
+Whole = tuple[Tensor, dict[str, Tensor]]
 
 
-def compare(world: World, whole: Values) -> dict[str, dict[str, float]]:
+def compare(world: World, whole: Whole) -> dict[str, dict[str, float]]:
     """Compare a step's losses and gradients with the unsharded model, and with `run` bit by bit."""
     axis = world.axis("pipeline", range(world.size))
     errors: dict[str, dict[str, float]] = {}
@@ -37,21 +34,21 @@ def compare(world: World, whole: Values) -> dict[str, dict[str, float]]:
         expected = run(schedule, scheduled[0], batch, pieces.loss, axis=axis, shape=shape)
         assert len(losses) == (m if world.rank == world.size - 1 else 0)
         assert all(map(torch.equal, losses, expected))
-        gradients = named(plain, "gradients")
-        for name, gradient in named(scheduled, "gradients").items():
+        gradients = gradients_of(plain)
+        for name, gradient in gradients_of(scheduled).items():
             assert torch.equal(gradients.pop(name), gradient), f"{name}, {m} micro-batches"
         assert not gradients
         sum_tied(world, plain)
-        gradients = named(plain, "gradients")
+        gradients = gradients_of(plain)
         errors[f"gradients, {m}"] = differences(
-            gradients, {name: whole["gradients"][name] for name in gradients}
+            gradients, {name: whole[1][name] for name in gradients}
         )
         if losses:
             mean = torch.stack(losses).mean()
-            errors[f"losses, {m}"] = {"": difference(mean, whole["losses"][""][0])}
+            errors[f"losses, {m}"] = {"": difference(mean, whole[0])}
     return errors
 
 
 @pytest.mark.parametrize("p", [1, 2, 4, 8])
 def test_losses_and_gradients_equal_the_unsharded_model_and_the_schedule(pool, p: int) -> None:
-    assert list_exceeding(pool(p).run(compare, pieces.whole_run(1))) == []
+    assert list_exceeding(pool(p).run(compare, pieces.whole_step())) == []

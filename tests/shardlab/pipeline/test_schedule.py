@@ -232,19 +232,15 @@ def test_the_interleaved_order_is_torchs_too() -> None:
     [
         (lambda: gpipe(0, 4), "at least 1 stage and 1 micro-batch, found 0 and 4"),
         (lambda: one_forward_one_backward(2, 0), "found 2 and 0"),
-        (
-            lambda: interleaved(1, 4, 2),
-            "at least 2 stages of at least 2 chunks, found 1 of 2; choose --schedule 1f1b",
-        ),
+        (lambda: interleaved(1, 4, 2),
+         "at least 2 stages of at least 2 chunks, found 1 of 2; choose --schedule 1f1b"),
         (lambda: interleaved(4, 10, 2), "choose a group of 5, 6, 10, or micro-batches that 4"),
         (lambda: forward_only(2, 2, 0), "at least 1 chunk, found 0"),
-        (
-            lambda: by_name("gpipe", 2, 2, 2),
-            "--schedule gpipe has one chunk a stage, found 2; choose --schedule interleaved",
-        ),
+        (lambda: by_name("gpipe", 2, 2, 2),
+         "--schedule gpipe has one chunk a stage, found 2; choose --schedule interleaved"),
         (lambda: by_name("zb", 2, 2), "choose gpipe, 1f1b, zb-h1, interleaved, forward-only"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_built_is_refused_with_what_can(build: object, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         build()  # type: ignore[operator]

@@ -88,128 +88,80 @@ def through_autograd(group: Any) -> None:
 # what is called, and what it must be: op, payload in bytes, wire in bytes, ranks
 FORMS: dict[str, tuple[Callable[[Any], Any], list[tuple[Any, ...]]]] = {
     "all_reduce": (lambda g: dist.all_reduce(f(10), group=g), [("all_reduce", 40, 40, PAIR)]),
-    "all_reduce over the world": (
-        lambda g: dist.all_reduce(f(10)),
-        [("all_reduce", 40, 60, WORLD)],
-    ),
-    "all_reduce of int64": (
-        lambda g: dist.all_reduce(torch.zeros(3, dtype=torch.int64), group=g),
-        [("all_reduce", 24, 24, PAIR)],
-    ),
-    "all_reduce, asynchronous": (
-        lambda g: dist.all_reduce(f(10), group=g, async_op=True).wait(),
-        [("all_reduce", 40, 40, PAIR)],
-    ),
-    "the group's own method": (
-        lambda g: g.allreduce([f(10)]).wait(),
-        [("all_reduce", 40, 40, PAIR)],
-    ),
+    "all_reduce over the world": (lambda g: dist.all_reduce(f(10)),
+        [("all_reduce", 40, 60, WORLD)]),
+    "all_reduce of int64": (lambda g: dist.all_reduce(torch.zeros(3, dtype=torch.int64), group=g),
+        [("all_reduce", 24, 24, PAIR)]),
+    "all_reduce, asynchronous": (lambda g: dist.all_reduce(f(10), group=g, async_op=True).wait(),
+        [("all_reduce", 40, 40, PAIR)]),
+    "the group's own method": (lambda g: g.allreduce([f(10)]).wait(),
+        [("all_reduce", 40, 40, PAIR)]),
     "coalesced all_reduce": (coalesced, [("all_reduce", 40, 40, PAIR)]),
-    "all_gather of a list": (
-        lambda g: dist.all_gather([f(3), f(3)], f(3), group=g),
-        [("all_gather", 24, 12, PAIR)],
-    ),
-    "all_gather_into_tensor": (
-        lambda g: dist.all_gather_into_tensor(f(16), f(4)),
-        [("all_gather", 64, 48, WORLD)],
-    ),
-    "all_gather_single": (
-        lambda g: dist.all_gather_single(f(8), f(4), group=g),
-        [("all_gather", 32, 16, PAIR)],
-    ),
+    "all_gather of a list": (lambda g: dist.all_gather([f(3), f(3)], f(3), group=g),
+        [("all_gather", 24, 12, PAIR)]),
+    "all_gather_into_tensor": (lambda g: dist.all_gather_into_tensor(f(16), f(4)),
+        [("all_gather", 64, 48, WORLD)]),
+    "all_gather_single": (lambda g: dist.all_gather_single(f(8), f(4), group=g),
+        [("all_gather", 32, 16, PAIR)]),
     "coalesced all_gather": (coalesced_gather, [("all_gather", 48, 24, PAIR)]),
-    "reduce_scatter of a list": (
-        lambda g: dist.reduce_scatter(f(3), [f(3), f(3)], group=g),
-        [("reduce_scatter", 24, 12, PAIR)],
-    ),
-    "reduce_scatter_tensor": (
-        lambda g: dist.reduce_scatter_tensor(f(4), f(16)),
-        [("reduce_scatter", 64, 48, WORLD)],
-    ),
+    "reduce_scatter of a list": (lambda g: dist.reduce_scatter(f(3), [f(3), f(3)], group=g),
+        [("reduce_scatter", 24, 12, PAIR)]),
+    "reduce_scatter_tensor": (lambda g: dist.reduce_scatter_tensor(f(4), f(16)),
+        [("reduce_scatter", 64, 48, WORLD)]),
     "coalesced reduce_scatter": (coalesced_scatter, [("reduce_scatter", 48, 24, PAIR)]),
-    "all_to_all of lists": (
-        lambda g: dist.all_to_all([f(3), f(3)], [f(3), f(3)], group=g),
-        [("all_to_all", 24, 12, PAIR)],
-    ),
-    "all_to_all_single": (
-        lambda g: dist.all_to_all_single(f(8), f(8)),
-        [("all_to_all", 32, 24, WORLD)],
-    ),
+    "all_to_all of lists": (lambda g: dist.all_to_all([f(3), f(3)], [f(3), f(3)], group=g),
+        [("all_to_all", 24, 12, PAIR)]),
+    "all_to_all_single": (lambda g: dist.all_to_all_single(f(8), f(8)),
+        [("all_to_all", 32, 24, WORLD)]),
     "broadcast": (lambda g: dist.broadcast(f(5), 1, group=g), [("broadcast", 20, 20, PAIR)]),
     "reduce": (lambda g: dist.reduce(f(5), 1, group=g), [("reduce", 20, 20, PAIR)]),
-    "gather at the root": (
-        lambda g: dist.gather(f(5), [f(5), f(5)], 1, group=g),
-        [("gather", 40, 20, PAIR)],
-    ),
+    "gather at the root": (lambda g: dist.gather(f(5), [f(5), f(5)], 1, group=g),
+        [("gather", 40, 20, PAIR)]),
     "gather elsewhere": (lambda g: dist.gather(f(5), None, 3, group=g), [("gather", 40, 20, PAIR)]),
-    "scatter at the root": (
-        lambda g: dist.scatter(f(5), [f(5), f(5)], 1, group=g),
-        [("scatter", 40, 20, PAIR)],
-    ),
+    "scatter at the root": (lambda g: dist.scatter(f(5), [f(5), f(5)], 1, group=g),
+        [("scatter", 40, 20, PAIR)]),
     "send": (lambda g: dist.send(f(5), 3, group=g), [("send", 20, 20, (1, 3))]),
     "send over the world": (lambda g: dist.send(f(5), 2), [("send", 20, 20, (1, 2))]),
     "recv": (lambda g: dist.recv(f(5), 3, group=g), [("recv", 20, 0, (3, 1))]),
-    "recv from anyone": (
-        lambda g: plain.recv_any_source_([f(5)], g.boxed(), 0),
-        [("recv", 20, 0, (1,))],
-    ),
-    "isend and irecv": (
-        lambda g: [dist.isend(f(5), 3, group=g), dist.irecv(f(6), 3, group=g)],
-        [("send", 20, 20, (1, 3)), ("recv", 24, 0, (3, 1))],
-    ),
+    "recv from anyone": (lambda g: plain.recv_any_source_([f(5)], g.boxed(), 0),
+        [("recv", 20, 0, (1,))]),
+    "isend and irecv": (lambda g: [dist.isend(f(5), 3, group=g), dist.irecv(f(6), 3, group=g)],
+        [("send", 20, 20, (1, 3)), ("recv", 24, 0, (3, 1))]),
     "batch_isend_irecv": (batched, [("send", 20, 20, (1, 3)), ("recv", 28, 0, (3, 1))]),
     "barrier": (dist.barrier, [("barrier", 0, 0, PAIR)]),
-    "functional all_reduce": (
-        lambda g: functional.all_reduce(f(10), "sum", g) + 1,
-        [("all_reduce", 40, 40, PAIR)],
-    ),
+    "functional all_reduce": (lambda g: functional.all_reduce(f(10), "sum", g) + 1,
+        [("all_reduce", 40, 40, PAIR)]),
     "functional all_reduce, in place": (
         lambda g: waited(func.all_reduce_(f(10), "sum", g.group_name)),
-        [("all_reduce", 40, 40, PAIR)],
-    ),
+        [("all_reduce", 40, 40, PAIR)]),
     "functional all_reduce, coalesced": (
         lambda g: waited(*functional.all_reduce_coalesced([f(4), f(6)], "sum", g)),
-        [("all_reduce", 40, 40, PAIR)],
-    ),
-    "functional all_gather": (
-        lambda g: functional.all_gather_tensor(f(4), 0, g) + 1,
-        [("all_gather", 32, 16, PAIR)],
-    ),
+        [("all_reduce", 40, 40, PAIR)]),
+    "functional all_gather": (lambda g: functional.all_gather_tensor(f(4), 0, g) + 1,
+        [("all_gather", 32, 16, PAIR)]),
     "functional all_gather along another dim": (
-        lambda g: functional.all_gather_tensor(f(4, 3), 1, g) + 1,
-        [("all_gather", 96, 48, PAIR)],
-    ),
+        lambda g: functional.all_gather_tensor(f(4, 3), 1, g) + 1, [("all_gather", 96, 48, PAIR)]),
     "functional all_gather, out": (
         lambda g: waited(func.all_gather_into_tensor_out(f(4), 2, g.group_name, out=f(8))),
-        [("all_gather", 32, 16, PAIR)],
-    ),
+        [("all_gather", 32, 16, PAIR)]),
     "functional all_gather, coalesced": (
         lambda g: waited(*functional.all_gather_into_tensor_coalesced([f(4), f(2)], g)),
-        [("all_gather", 48, 24, PAIR)],
-    ),
-    "functional reduce_scatter": (
-        lambda g: functional.reduce_scatter_tensor(f(8), "sum", 0, g) + 1,
-        [("reduce_scatter", 32, 16, PAIR)],
-    ),
+        [("all_gather", 48, 24, PAIR)]),
+    "functional reduce_scatter": (lambda g: functional.reduce_scatter_tensor(f(8), "sum", 0, g) + 1,
+        [("reduce_scatter", 32, 16, PAIR)]),
     "functional reduce_scatter, coalesced": (
         lambda g: waited(
             *functional.reduce_scatter_tensor_coalesced([f(8), f(4)], "sum", [0, 0], g)
         ),
         [("reduce_scatter", 48, 24, PAIR)],
     ),
-    "functional all_to_all": (
-        lambda g: functional.all_to_all_single(f(8), None, None, g) + 1,
-        [("all_to_all", 32, 16, PAIR)],
-    ),
-    "functional broadcast": (
-        lambda g: functional.broadcast(f(5), 1, g) + 1,
-        [("broadcast", 20, 20, PAIR)],
-    ),
-    "functional all_gather and its backward": (
-        through_autograd,
-        [("all_gather", 32, 16, PAIR), ("reduce_scatter", 32, 16, PAIR)],
-    ),
-}
+    "functional all_to_all": (lambda g: functional.all_to_all_single(f(8), None, None, g) + 1,
+        [("all_to_all", 32, 16, PAIR)]),
+    "functional broadcast": (lambda g: functional.broadcast(f(5), 1, g) + 1,
+        [("broadcast", 20, 20, PAIR)]),
+    "functional all_gather and its backward": (through_autograd,
+        [("all_gather", 32, 16, PAIR), ("reduce_scatter", 32, 16, PAIR)]),
+}  # fmt: skip
 if hasattr(dist, "gather_single"):  # torch 2.15
     FORMS["gather into one tensor"] = (gather_single, [("gather", 40, 20, PAIR)])
 

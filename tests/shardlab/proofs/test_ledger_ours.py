@@ -8,7 +8,6 @@ shared memory: what is asked for must not depend on who carries it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from itertools import product
 from math import prod
 from typing import Any
@@ -20,7 +19,6 @@ from torch import Tensor, nn
 from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.data_parallel.data_parallel import DataParallel
-from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
@@ -85,26 +83,18 @@ def test_each_layer_sends_what_its_formula_says_forward_and_backward(
         head = form(VocabParallelHead(V, H, **layer))
         block = form(Block(config(), "block", **layer))
         cases: list[tuple[Callable[[], Tensor], Traffic]] = [
-            (
-                lambda: column(zeros(rows, B, H)),
-                formulas.column_parallel(features=H, **sizes, **again),
-            ),
-            (
-                lambda: column(zeros(rows, B, H).detach()),
-                formulas.column_parallel(features=H, input_gradient=False, **sizes, **again),
-            ),
+            (lambda: column(zeros(rows, B, H)),
+             formulas.column_parallel(features=H, **sizes, **again)),
+            (lambda: column(zeros(rows, B, H).detach()),
+             formulas.column_parallel(features=H, input_gradient=False, **sizes, **again)),
             (lambda: row(zeros(S, B, F // size)), formulas.row_parallel(features=H, **sizes)),
             (lambda: embedding(tokens), formulas.embedding(hidden=H, **sizes)),
-            (
-                lambda: head(zeros(rows, B, H)),
-                formulas.column_parallel(features=H, **sizes, **again),
-            ),
+            (lambda: head(zeros(rows, B, H)),
+             formulas.column_parallel(features=H, **sizes, **again)),
             (lambda: block(zeros(rows, B, H)), formulas.block(hidden=H, **sizes, **again)),
-            (
-                lambda: cross_entropy(zeros(S, B, V // size), tokens, axis=axis),
-                formulas.cross_entropy(**axis_sizes),
-            ),
-        ]
+            (lambda: cross_entropy(zeros(S, B, V // size), tokens, axis=axis),
+             formulas.cross_entropy(**axis_sizes)),
+        ]  # fmt: skip
         for call, expected in cases:
             with Ledger() as ledger:
                 call().sum().backward()
@@ -146,64 +136,6 @@ def test_data_parallel_sends_each_bucket_once_a_step_however_many_passes_it_has(
 
 
 # ------------------------------------------------------------------ sharded data parallelism
-
-STRATEGIES: dict[ShardingStrategy, dict[str, Any]] = {
-    ShardingStrategy.FULL_SHARD: {"ranks": 8},
-    ShardingStrategy.SHARD_GRAD_OP: {"ranks": 8, "reshards_after_forward": False},
-    ShardingStrategy.HYBRID_SHARD: {"ranks": 4, "replicas": 2},
-    ShardingStrategy.HYBRID_SHARD_ZERO2: {
-        "ranks": 4, "replicas": 2, "reshards_after_forward": False,
-    },
-    ShardingStrategy.NO_SHARD: {"ranks": 1, "replicas": 8},
-}  # fmt: skip
-
-
-def three_units(device: torch.device) -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(*(nn.Linear(5, 5) for _ in range(4))).to(device, torch.float64)
-
-
-def sharded_step(
-    world: World, strategy: ShardingStrategy, micro_batches: int, precision: MixedPrecision | None
-) -> Ledger:
-    """The second step of a model of a root and two units, synced in its last pass alone."""
-    model = three_units(world.device)
-    grid = Grid(world=world, tensor=world.size // 2)
-    axis = (grid.tensor, grid.data) if strategy.is_hybrid else (world.whole, None)
-    sharded = FSDP(
-        model, axis[0], replicate=axis[1], units=[model[1], model[2]], strategy=strategy,
-        mixed_precision=precision,
-    )  # fmt: skip
-    for _ in range(2):
-        with Ledger() as ledger:
-            for index in range(micro_batches):
-                with sharded.no_sync() if index < micro_batches - 1 else nullcontext():
-                    sharded(zeros(2, 5).detach().to(world.device)).sum().backward()
-    return ledger
-
-
-def sharded_formula(sizes: dict[str, Any], micro_batches: int, **widths: int) -> Traffic:
-    numels = [[25, 5, 25, 5], [25, 5], [25, 5]]
-    aligned = {"alignment": 8, "aligned_end": True}
-    units = [formulas.flat_elements(n, sizes["ranks"], **aligned) for n in numels]  # type: ignore[arg-type]
-    return formulas.fully_sharded(units, micro_batches=micro_batches, **sizes, **widths)
-
-
-@pytest.mark.parametrize("micro_batches", [1, 3])
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
-def test_fsdp_sends_what_the_formula_says_in_every_strategy_and_with_accumulation(
-    strategy: ShardingStrategy, micro_batches: int
-) -> None:
-    for precision, widths in [
-        (None, {"itemsize": 8}),
-        (
-            MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
-            {"itemsize": 2, "gradient_itemsize": 4},
-        ),
-    ]:
-        with alone(0, 8) as world:
-            ledger = sharded_step(world, strategy, micro_batches, precision)
-        assert_equal(ledger, sharded_formula(STRATEGIES[strategy], micro_batches, **widths))
 
 
 def test_full_sharding_costs_half_as_much_again_as_replicas_but_for_the_root() -> None:
@@ -319,9 +251,6 @@ def on_gloo(world: World, schedule: str, sizes: Sequence[int], sequence: bool) -
     assert ledger.calls() == expected.all, f"\n{ledger.summary()}\n{expected}"
     names = {"tensor", "pipeline", "data", "embedding", "tensor-pipeline"}
     assert {entry.axis for entry in ledger.entries} == names
-    sharded = sharded_step(world, ShardingStrategy.HYBRID_SHARD, 3, None)
-    sizes_of = {"ranks": world.size // 2, "replicas": 2}
-    assert_equal(sharded, sharded_formula(sizes_of, 3, itemsize=8))
 
 
 @pytest.mark.ci

@@ -1,7 +1,7 @@
-"""Auxiliary losses weigh by the tokens that count, and padding neither routes nor counts.
+"""Padding neither routes nor counts in auxiliary losses: every case equals one process in fp64.
 
-Every case equals one process in fp64. If the cases with targets that don't count fail alone, look
-at `CountedTokens`; if those with padding fail alone, at `Router._count` and `Router._choose`.
+If these fail alone, look at `Router._count` and `Router._choose`; if the compositions whose
+reduction is "tokens" do too, at `CountedTokens`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ LOSSES = {
 
 
 class Case(NamedTuple):
-    """A grid, whose other ranks are data ranks, and what is not counted."""
+    """A grid, whose other ranks are data ranks."""
 
     tensor: int = 1
     context: int = 1
     pipeline: int = 1
     expert: int = 1
     sharded: bool = False
-    padded: bool = False  # the ends of sequences are padding; else 7 of 8 targets don't count
 
 
 class Batch(NamedTuple):
@@ -72,16 +71,12 @@ class Batch(NamedTuple):
         return int((self.targets != IGNORED).sum())
 
 
-def batch(padded: bool) -> Batch:
+def batch() -> Batch:
     generator = torch.Generator().manual_seed(5)
     text = torch.randint(CONFIG.vocab, (BATCH, SEQUENCE + 1), generator=generator)
     tokens, targets = text[:, :-1].clone(), text[:, 1:].clone()
-    padding = torch.zeros(BATCH, SEQUENCE, dtype=torch.bool)
-    if padded:
-        padding = torch.arange(SEQUENCE) >= torch.tensor(LENGTHS)[:, None]
-        targets[padding] = IGNORED
-    else:
-        targets[torch.arange(BATCH)[:, None] % 7 != torch.arange(SEQUENCE)] = IGNORED
+    padding = torch.arange(SEQUENCE) >= torch.tensor(LENGTHS)[:, None]
+    targets[padding] = IGNORED
     return Batch(tokens, targets, padding)
 
 
@@ -89,24 +84,23 @@ def summed(axis: Axis) -> Any:
     return lambda logits, targets: cross_entropy(logits, targets.t(), axis=axis).sum()
 
 
-def alone(experts: ExpertConfig, data: int, padded: bool) -> dict[str, Tensor]:
+def alone(experts: ExpertConfig, data: int) -> dict[str, Tensor]:
     """One process: each piece's loss and auxiliary loss, both means, by its counted tokens."""
-    everything = batch(padded)
+    everything = batch()
     model = GPT(replace(CONFIG, experts=experts), tensor=Axis.alone())
     for share in everything.chunk(data):
         for piece in share.chunk(MICROBATCHES):
             weight = piece.counted / everything.counted
             for router in model.routers:
                 router.scale = weight
-            padding = piece.padding if padded else None
-            logits = model(piece.tokens, None, padding)
+            logits = model(piece.tokens, None, piece.padding)
             (model.loss(logits, piece.targets) * weight).backward()
         for router in model.routers:
             router.end_step()
     return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
-def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: bool) -> Any:
+def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: bool | None) -> Any:
     grid = Grid(
         world=world, tensor=case.tensor, context=case.context, pipeline=case.pipeline,
         expert=case.expert, expert_tensor=1,
@@ -120,11 +114,11 @@ def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: 
     shardings = {name: sharding_of(p) for name, p in model.named_parameters()}
     sharded = FSDP(model, grid.replicas, units=model.layers.values()) if case.sharded else None
     step = StepGradients(sharded or model, grid, microbatches=MICROBATCHES, reduction="tokens")
-    [*shares] = batch(case.padded).chunk(grid.data.size)
+    [*shares] = batch().chunk(grid.data.size)
     share = Batch(*(context.shard(x) if case.context > 1 else x for x in shares[grid.data.rank]))
     [*pieces] = share.chunk(MICROBATCHES)
-    if case.padded:
-        masks = iter([piece.padding for piece in pieces])
+    masks = iter([piece.padding for piece in pieces])
+    if begins is not None:
         model.register_forward_pre_hook(lambda _, inputs: (*inputs, None, next(masks)))
     if begins:
         step.begin(tokens=[piece.counted for piece in pieces])
@@ -146,38 +140,32 @@ def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: 
 
 
 CASES = [
-    Case(),
-    Case(tensor=2, expert=2),
-    Case(context=2),
-    Case(tensor=2, context=2),
-    Case(pipeline=2),
-    Case(sharded=True),
-    Case(pipeline=2, sharded=True),
-]
+    Case(), Case(tensor=2, expert=2), Case(context=2), Case(tensor=2, context=2), Case(pipeline=2),
+    Case(sharded=True), Case(pipeline=2, sharded=True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", LOSSES)
-@pytest.mark.parametrize("padded", [False, True], ids=["ignored", "padded"])
-def test_router_losses_weigh_by_the_tokens_that_count(pool: Any, kind: str, padded: bool) -> None:
-    for case in (case._replace(padded=padded) for case in CASES):
+def test_router_losses_weigh_by_the_tokens_that_are_not_padding(pool: Any, kind: str) -> None:
+    for case in CASES:
         data = 4 // case.tensor // case.context // case.pipeline
         if kind == "load of the batch" and data > 1:
             continue  # one process doesn't see their load together; the compositions have that
-        right, limit = alone(LOSSES[kind], data, padded), 1e-11 if data > 1 else 1e-6
+        right, limit = alone(LOSSES[kind], data), 1e-11 if data > 1 else 1e-6
         for off in pool(4).run(errors, case, LOSSES[kind], right, True):
             assert {name: x for name, x in off.items() if x > limit} == {}, case
 
 
 def test_without_begin_a_router_weighs_by_the_tokens_that_are_not_padding(pool: Any) -> None:
-    for case in (Case(padded=True), Case(tensor=2, padded=True)):
-        right = alone(LOSSES["load"], 4 // case.tensor, True)
+    for case in (Case(), Case(tensor=2)):
+        right = alone(LOSSES["load"], 4 // case.tensor)
         for off in pool(4).run(errors, case, LOSSES["load"], right, False):
             assert {name: x for name, x in off.items() if x > 1e-11} == {}, case
 
 
 def refused(world: World) -> None:
     with pytest.raises(ValueError, match=r"routers weighed .* call begin"):
-        errors(world, Case(), LOSSES["load"], {}, False)
+        errors(world, Case(), LOSSES["load"], {}, None)
 
 
 def test_a_step_that_counts_other_tokens_than_its_routers_is_refused_on_every_rank(
@@ -195,7 +183,7 @@ def test_padding_changes_nothing_for_the_tokens_before_it(scores: str) -> None:
     gradients, loads = [], []
     for masked in (False, True):
         model = GPT(replace(CONFIG, experts=experts), tensor=Axis.alone())
-        everything = batch(True)
+        everything = batch()
         for piece in everything.chunk(1 if masked else BATCH):
             size = SEQUENCE if masked else int((~piece.padding).sum())
             for router in model.routers:
@@ -214,7 +202,7 @@ def test_an_evaluation_without_gradients_is_no_part_of_the_mean_load() -> None:
     gradients = []
     for evaluates in (False, True):
         model = GPT(replace(CONFIG, experts=LOSSES["load of the batch"]), tensor=Axis.alone())
-        first, second = batch(False).chunk(2)
+        first, second = batch().chunk(2)
         if evaluates:
             with torch.no_grad():
                 model(second.tokens.flip(0))

@@ -214,39 +214,27 @@ def test_a_rank_reads_its_own_slices_alone(pool: Any, tmp_path: Path) -> None:
         ({"architectures": ["LlamaModel"]}, "architectures = .*only .*LlamaForCausalLM"),
         ({"attention_bias": True}, "attention_bias = True isn't supported, only false"),
         ({"mlp_bias": True}, "mlp_bias = True"),
-        (
-            {"rope_scaling": {"rope_type": "longrope"}},
-            "rope_type = 'longrope' isn't supported, only",
-        ),
-        (
-            {"rope_scaling": {"type": "linear"}},
-            "linear rope has no settings, and here it takes factor",
-        ),
+        ({"rope_scaling": {"rope_type": "longrope"}},
+         "rope_type = 'longrope' isn't supported, only"),
+        ({"rope_scaling": {"type": "linear"}},
+         "linear rope has no settings, and here it takes factor"),
         ({"rope_scaling": {"type": "linear", "factor": 0.5}}, "factor = 0.5 of the rates"),
         ({"rope_scaling": {"type": "linear", "factor": "2"}}, r"Expected `float`, got `str`"),
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1.0}}, "low_freq_factor = 1.0 must be"),
         ({"rope_scaling": LLAMA3 | {"mscale": 1.0}}, "llama3 rope has .*mscale.* here it takes"),
         ({"rope_scaling": LLAMA3, "rope_theta": 1.0}, "rope_base = 1.0 is scaled"),
-        (
-            {"rope_scaling": YARN | {"beta_fast": 0.5}},
-            "beta_slow = 1.0 must be above 0 and at most",
-        ),
+        ({"rope_scaling": YARN | {"beta_fast": 0.5}},
+         "beta_slow = 1.0 must be above 0 and at most"),
         ({"rope_scaling": YARN | {"attention_factor": 0}}, "attention_factor = 0.0; give more"),
         ({"rope_scaling": YARN | {"mscale": 1, "mscale_all_dim": -5}}, "attention_factor = -"),
         ({"rope_scaling": YARN | {"mscale": "1", "mscale_all_dim": 1}}, "can't multiply"),
-        (
-            {"rope_scaling": YARN | {"low_freq_factor": 1.0}},
-            "here it takes factor, original_max_position_embeddings, and perhaps attention_factor",
-        ),
-        (
-            {"rope_parameters": {"rope_theta": 9.0, "factor": 2.0}},
-            "default rope has factor, and here it takes none",
-        ),
+        ({"rope_scaling": YARN | {"low_freq_factor": 1.0}},
+         "here it takes factor, original_max_position_embeddings, and perhaps attention_factor"),
+        ({"rope_parameters": {"rope_theta": 9.0, "factor": 2.0}},
+         "default rope has factor, and here it takes none"),
         ({"rope_parameters": [1]}, "rope_parameters is no object"),
-        (
-            {"sliding_window": 4},
-            "sliding_window = 4 is shorter .* set max_position_embeddings to 4",
-        ),
+        ({"sliding_window": 4},
+         "sliding_window = 4 is shorter .* set max_position_embeddings to 4"),
         (MISTRAL | {"max_position_embeddings": 8192}, "sliding_window = 4096 is shorter"),
         ({"layer_types": ["linear_attention"]}, "layer_types = .*linear_attention"),
         ({"num_attention_heads": 7}, "hidden size 16 is not a multiple of 7 heads"),
@@ -257,7 +245,7 @@ def test_a_rank_reads_its_own_slices_alone(pool: Any, tmp_path: Path) -> None:
         ({"hidden_size": "16"}, r"Expected `int`, got `str` - at `\$.hidden_size`"),
         ({"num_hidden_layers": 0}, r"`int` >= 1 - at `\$.num_hidden_layers`"),
     ],
-)
+)  # fmt: skip
 def test_a_config_that_asks_for_more_is_refused_by_its_key(
     tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:

@@ -25,9 +25,7 @@ from shardlab.layers.sharding import load_whole, whole, whole_parameters
 from shardlab.training import checkpoint
 from shardlab.training.masters import make_masters, master_of, serve_masters
 from shardlab.training.step import StepGradients
-from tests.shardlab.fsdp_models import sliced
-from tests.shardlab.training.test_checkpoint import CONFIG, everything, fake_gradient
-from tests.shardlab.training.test_checkpoint_fsdp import everything_sharded, named_leaves
+from tests.shardlab.training.test_checkpoint import CONFIG, everything, fake_gradient, fake_step
 from tests.shardlab.training.test_step import CONFIG as STEPPED
 from tests.shardlab.training.test_step import backward, tokens
 
@@ -155,11 +153,9 @@ def on_shards(world: World, folder: str, begin: int) -> State:
     optimizer = AdamW(fsdp.parameters(), lr=0.01)
     checkpoint.load(folder, model=fsdp, grid=grid, optimizer=optimizer)
     for step in (begin, begin + 1):
-        for flat in fsdp.flats:
-            flat.shard_f.grad = sliced(flat, [fake_gradient(*n, step) for n in named_leaves(flat)])
-        optimizer.step()
+        fake_step(fsdp, optimizer, step)
     checkpoint.save(folder, model=fsdp, grid=grid, optimizer=optimizer)
-    return everything_sharded(fsdp, optimizer)
+    return everything(fsdp, optimizer)
 
 
 def in_fp32(world: World, folder: str) -> State:

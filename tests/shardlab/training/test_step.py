@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import SGD
 
 from shardlab.comm import Axis, World
+from shardlab.fsdp import FSDP
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
-from shardlab.layers.sharding import sharding_of
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.proofs.ledger import Ledger
@@ -25,11 +25,11 @@ CONFIG = GPTConfig(
 )
 
 
-def build(world: World, config: GPTConfig = CONFIG, **settings: Any) -> tuple[GPT, Grid, Any]:
+def build(world: World, **settings: Any) -> tuple[GPT, Grid, Any]:
     """Tensor × pipeline × data, two each, sequence parallel."""
     grid = Grid(world=world, tensor=2, pipeline=2)
     model = GPT(
-        config, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank, stages=2,
+        CONFIG, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank, stages=2,
         device=world.device,
     )  # fmt: skip
     return model, grid, StepGradients(model, grid, microbatches=2, start="verify", **settings)
@@ -40,16 +40,12 @@ def tokens(world: World, batch: int) -> Tensor:
     return torch.randint(CONFIG.vocab, (batch, 4), generator=generator).to(world.device)
 
 
-def backward(world: World, model: GPT, grid: Grid, rows: Tensor, *, sums: bool = False) -> None:
+def backward(world: World, model: GPT, grid: Grid, rows: Tensor) -> None:
     """Two micro-batches of `rows` through the pipeline; each token predicts itself."""
-
-    def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        return model.loss(logits, targets) * (targets.numel() if sums else 1)
-
     shape = model.hidden_shape(rows.shape[0] // 2, 4)
     run(
-        one_forward_one_backward(2, 2), model, [(t, t) for t in rows.chunk(2)], loss,
-        axis=grid.pipeline, shape=shape, scale=1.0 if sums else None,
+        one_forward_one_backward(2, 2), model, [(t, t) for t in rows.chunk(2)],
+        model.loss, axis=grid.pipeline, shape=shape,
     )  # fmt: skip
 
 
@@ -107,86 +103,6 @@ def test_tied_copies_stay_equal_to_the_bit_and_all_ranks_report_one_norm(pool: A
     assert all(norm > 0.1 for norm in results[0][1]), "what is reported is the norm before clipping"
 
 
-def worst_gradient(model: GPT, whole: GPT) -> float:
-    right = dict(whole.named_parameters())
-    worst = 0.0
-    for name, parameter in model.named_parameters():
-        expected, cut = right[name].grad, sharding_of(parameter)
-        assert expected is not None and parameter.grad is not None
-        expected = cut.local(expected) if cut else expected
-        scale = right[name].grad.abs().max()  # type: ignore[union-attr]
-        worst = max(worst, float((parameter.grad - expected).abs().max() / scale))
-    return worst
-
-
-def uneven(world: World) -> float:
-    """Data ranks hold 2 and 6 sequences; each loss is a sum over tokens."""
-    config = replace(CONFIG, bias=False)
-    model, grid, gradients = build(world, config, reduction="tokens")
-    everything = tokens(world, 8)
-    rows = everything[:2] if grid.data.rank == 0 else everything[2:]
-    backward(world, model, grid, rows, sums=True)
-    gradients.finish(tokens=rows.numel())
-    whole = GPT(config, tensor=Axis.alone(), device=world.device)
-    whole.loss(whole(everything), everything).backward()
-    return worst_gradient(model, whole)
-
-
-@pytest.mark.ci
-def test_uneven_shares_give_the_gradient_of_the_mean_over_all_tokens(pool: Any) -> None:
-    assert max(pool(8).run(uneven)) <= 1e-12
-
-
-def frozen(world: World, main_grads: torch.dtype | None) -> bool:
-    """The embedding is frozen: neither reduced, nor summed, nor counted."""
-    grid = Grid(world=world, tensor=2, pipeline=2)
-    model = GPT(CONFIG, tensor=grid.tensor, stage=grid.pipeline.rank, stages=2, device=world.device)
-    assert model.tied_weight is not None
-    model.tied_weight.requires_grad_(False)
-    gradients = StepGradients(model, grid, microbatches=2, max_norm=1e-3, main_grads=main_grads)
-    backward(world, model, grid, tokens(world, 8).chunk(2)[grid.data.rank])
-    gradients.finish()
-    return model.tied_weight.grad is None
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("main_grads", [None, torch.float64])
-def test_a_frozen_tied_embedding_is_left_alone(pool: Any, main_grads: Any) -> None:
-    assert all(pool(8).run(frozen, main_grads))
-
-
-def frozen_stage(world: World, stage: int) -> tuple[list[float], list[bool]]:
-    """Two stages, one of them wholly frozen: norms of two steps, and what the other one learns."""
-    grid = Grid(world=world, pipeline=2)
-    config = replace(CONFIG, tie_embeddings=False, bias=False)
-    model = GPT(config, tensor=grid.tensor, stage=grid.pipeline.rank, stages=2, device=world.device)
-    whole = GPT(config, tensor=Axis.alone(), device=world.device)
-    if grid.pipeline.rank == stage:
-        model.requires_grad_(False)
-    gradients = StepGradients(model, grid, microbatches=2, max_norm=1e9)
-    everything = tokens(world, 4)
-    norms = []
-    for _ in range(2):
-        model.zero_grad()
-        backward(world, model, grid, everything)
-        norms.append(float(gradients.finish()))
-    whole.loss(whole(everything), everything).backward()
-    right = dict(whole.named_parameters())
-    return norms, [
-        p.grad is None
-        if grid.pipeline.rank == stage
-        else bool((p.grad - right[n].grad).abs().max() <= 1e-12)  # type: ignore[operator]
-        for n, p in model.named_parameters()
-    ]
-
-
-@pytest.mark.parametrize("stage", [0, 1])
-def test_a_wholly_frozen_stage_passes_on_what_the_others_learn_from(pool: Any, stage: int) -> None:
-    results = pool(2).run(frozen_stage, stage)
-    assert results[0][0] == results[1][0]
-    assert all(all(right) for _, right in results)
-
-
 def half_frozen(world: World) -> None:
     """A middle stage, that holds no copy, must not be left waiting."""
     config = replace(CONFIG, layers=4)
@@ -226,3 +142,38 @@ def both_ends(world: World) -> float:
 
 def test_a_rank_that_holds_both_ends_sums_what_its_two_copies_have(pool: Any) -> None:
     assert max(pool(1).run(both_ends)) <= 1e-12
+
+
+class WithNorm(nn.Module):
+    """A GPT with a norm of its own in front of the head, which nothing marks."""
+
+    def __init__(self, model: GPT) -> None:
+        super().__init__()
+        self.gpt, self.scale = model, nn.Parameter(torch.ones(CONFIG.hidden).double())
+        self.gpt.final_norm.register_forward_pre_hook(lambda _, x: (x[0] * self.scale,))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        y: Tensor = self.gpt(tokens)
+        return y
+
+
+def unmarked(world: World, sharded: bool) -> str:
+    grid = Grid(world=world, tensor=2)
+    gpt = GPT(CONFIG, tensor=grid.tensor, sequence_parallel=True)
+    model: nn.Module = WithNorm(gpt)
+    if sharded:
+        model = FSDP(model, grid.replicas)
+    step = StepGradients(model, grid)
+    rows = tokens(world, 8)
+    gpt.loss(model(rows), rows).backward()
+    with pytest.raises(ValueError, match="1 parameters that no rank cuts have other") as refusal:
+        step.finish()
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_parameter_that_nobody_marked_is_named_in_the_first_step(
+    pool: Any, sharded: bool
+) -> None:
+    for message in pool(2).run(unmarked, sharded):
+        assert "axis: scale." in message and "partial_gradients.mark" in message

@@ -165,52 +165,6 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader, count: i
     assert counted > count / 20 + len(PRESETS) - 1
 
 
-OFFERS = """() => [...document.querySelectorAll("#figure-memory .play-offers button")].map(
-  button => [JSON.parse(button.dataset.move), button.textContent])"""
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_calculator_offers_the_changes_of_fits_that_save(reader: Reader, name: str) -> None:
-    words = load_words("en")["memory"]
-    turn_controls(reader, "memory", [[("model", name)]])
-    sizes, plan = account.read_plan(PRESETS[name])
-    room = stack_memory.usable_bytes(account.CARD)
-
-    def estimate(plan: model.Plan) -> stack_memory.Estimate:
-        stages = memory.all_ranks(sizes, plan)
-        return stack_memory.estimate(stages[memory.worst(stages)])
-
-    wanted = []
-    for changed in fits.change(sizes, plan):
-        need = estimate(changed)
-        if need.likely >= estimate(plan).likely:
-            continue
-        move = {key: value for key, value in asdict(changed).items()
-                if value != asdict(plan)[key]}  # fmt: skip
-        end = f" → {quantities.format_bytes(need.likely)}: {words[account.judge(need, room)]}"
-        wanted.append((move, changed.micro_batches, end))
-    offers = reader.page.evaluate(OFFERS)
-    assert len(offers) == len(wanted)
-    assert wanted or name == "tutor"
-    for (move, text), (settings, micro_batches, end) in zip(offers, wanted, strict=True):
-        assert move.pop("micro_batches", plan.micro_batches) == micro_batches
-        assert move == settings
-        assert text.endswith(end)
-
-
-def test_an_offered_change_is_taken_by_its_button(reader: Reader) -> None:
-    page = reader.read(PLACES["memory"])
-    page.locator("#figure-memory summary", has_text="What one change would save").click()
-    offered = page.locator("#figure-memory .play-offers button").first
-    text = str(offered.text_content())
-    offered.click()
-    assert text.startswith("Attention: fused")
-    assert page.locator("#figure-memory [name=attention]").input_value() == "fused"
-    likely = page.locator("#figure-memory [data-answer=likely]").text_content()
-    assert f" → {likely}: " in text
-    assert not reader.wrong
-
-
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [("Llama 3 8B", 8.03), ("Llama 3 70B", 70.55), ("Llama 3.1 405B", 405.85), ("Qwen3 8B", 8.19),
@@ -289,6 +243,65 @@ def test_a_pasted_config_is_read_as_fits_reads_it(
     }
     at |= {name: fields[name] for name, value in at.items() if isinstance(value, bool | str)}
     assert model.Model(**at) == model.Model(**settings)
+
+
+LEARN = """async ([settings, runs]) => {
+  const figure = document.querySelector("#figure-memory");
+  const [own, nearest] = [...figure.querySelectorAll(".play-paste")].slice(1);
+  const set = values => {
+    for (const [name, value] of values) {
+      const field = figure.querySelector(`.play-control [name=${name}]`);
+      if (field.type === "checkbox") field.checked = value; else field.value = value;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  };
+  set(settings);
+  const [use, forget] = own.querySelectorAll("button");
+  forget.click();
+  for (const [changes, gib] of runs) {
+    set(changes);
+    own.querySelector("input").value = gib;
+    use.click();
+  }
+  set(settings);
+  const answer = name => figure.querySelector(`[data-answer=${name}]`).textContent;
+  const said = own.querySelector("[role=status]").textContent;
+  const learned = [answer("likely"), answer("bounds"), said];
+  forget.click();
+  nearest.querySelector("button").click();
+  const rows = [...nearest.querySelectorAll("li")];
+  return [learned, answer("likely"), rows.map(row => row.textContent)];
+}"""
+
+
+def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(reader: Reader) -> None:
+    at = PRESETS["Llama 3 70B"] | CARDS | {"data": 4, "tensor": 4, "micro_batch": 2}
+    own = [({"tensor": 8}, 41.0), ({"micro_batch": 1}, 60.5)]
+    settings = [(k, v) for k, v in at.items() if k not in ("model", "program")]
+    runs = [([*changes.items()], gib) for changes, gib in own]
+    learned, likely, found = reader.read(PLACES["memory"]).evaluate(LEARN, [settings, runs])
+    words = load_words("en")["memory"]
+    at_first, size = dict(at), quantities.format_bytes
+    measured = []
+    for changes, gib in own:
+        at_first |= changes
+        measured.append((stack_memory.worst_rank(*account.read_plan(at_first)), gib * 2**30))
+    sizes, plan = account.read_plan(at)
+    rank = stack_memory.worst_rank(sizes, plan)
+    need = stack_memory.estimate(rank, measured)
+    bounds = f"{size(need.low)} – {size(need.high)}"
+    assert learned == [size(need.likely), bounds, words["own-runs"].format(runs=2)]
+    assert likely == size(stack_memory.estimate(rank).likely)  # all forgotten
+    room = stack_memory.usable_bytes("H100")
+    plans = fits.nearest(
+        sizes, plan, lambda plan: stack_memory.estimate(stack_memory.worst_rank(sizes, plan)), room
+    )
+    assert plans
+    for changed, row in zip(plans, found, strict=True):
+        names = [name for name in ("tensor", "stages", "context", "micro_batch", "zero", "expert")
+                 if getattr(changed, name) != getattr(plan, name)]  # fmt: skip
+        assert all(words[name] in row for name in names), (row, names)
+        assert row.count(" · ") + 1 == len(fits.describe(changed, plan).split("--")) - 1
 
 
 KEYS = [

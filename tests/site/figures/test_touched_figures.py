@@ -79,6 +79,28 @@ def test_a_tablet_has_targets_for_a_finger_and_letters_to_read(
         assert reader.page.evaluate("document.documentElement.scrollWidth") == 768
 
 
+BELOW_THE_PICTURE = """name => {
+  const picture = document.querySelector(`#figure-${name} .play-stay`);
+  const place = document.activeElement.getBoundingClientRect();
+  return picture.parentElement.contains(document.activeElement)
+    && !picture.contains(document.activeElement)
+    && place.top < picture.getBoundingClientRect().bottom;
+}"""
+
+
+@pytest.mark.parametrize("name", ["collective", "fsdp", "memory"])
+def test_what_the_keyboard_reaches_is_not_below_the_picture_that_stays(
+    telephone: tuple[Reader, str], name: str
+) -> None:
+    reader, home = telephone
+    page = reader.read(home + PLACES[name])
+    controls = page.locator(f"#figure-{name} :is(input, select, button):visible")
+    controls.last.focus()
+    for _ in range(controls.count()):
+        assert not page.evaluate(BELOW_THE_PICTURE, name)
+        page.keyboard.press("Shift+Tab")
+
+
 COLLIDE = """() => {
   const labels = ".ring > :is(.ring-head, .play-stage, .ring-sent)";
   const texts = [...document.querySelectorAll(labels)]

@@ -10,7 +10,11 @@ from tests.site.scratch_site import BuiltSite, add_local_lab, build
 
 # Where pages can be edited, for the workbook that is built.
 EDIT_BASE = "https://example.org/someone/book/edit/trunk/"
-WRONG = """# Wrong
+WRONG = """---
+sections: {no-such-section: [mistake]}
+---
+
+# Wrong
 
 ![a picture](assets/figures/shardng.svg)
 

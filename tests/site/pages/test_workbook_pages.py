@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mkdocs.exceptions import Abort
 
 from notelab.cache import DiskCache, cache_key
 from sitelab.pages import workbook_pages
+from sitelab.pages.plain_title import make_plain
 from tests.notelab.scratch import Scratch
 from tests.site.scratch_site import BuiltSite, add_local_lab, build, make_site
 from tests.site.serving import get, serve_live
@@ -123,7 +129,17 @@ def test_only_pages_are_taken_from_what_git_ignores(tmp_path: Path) -> None:
 def test_a_misspelt_figure_or_formula_is_named_by_page_and_line(faulty_site: BuiltSite) -> None:
     assert "Traceback" not in faulty_site.output
     for page in ("wrong.md", "wrong.es.md"):
-        for line, words in {3: "no figure shardng", 5: "no figure 'memry'", 7: "formula"}.items():
+        for line, words in {7: "no figure shardng", 9: "no figure 'memry'", 11: "formula"}.items():
             at = f"docs/{page}:{line}: "
             (warning,) = [text for text in faulty_site.output.splitlines() if at in text]
             assert words in warning
+    for place in ("wrong/#no-such-section", "es/wrong/#no-such-section"):
+        assert f"{place} has keywords in `sections`" in faulty_site.output
+
+
+def test_keywords_that_are_no_list_end_the_build() -> None:
+    page: Any = SimpleNamespace(
+        title="A page", meta={"tags": "one"}, file=SimpleNamespace(src_uri="docs/page.md")
+    )
+    with pytest.raises(Abort, match=r"docs/page\.md, front matter: Expected `array`"):
+        make_plain(page)

@@ -118,8 +118,41 @@ def test_a_browser_lists_the_same_pages(
     assert listed[0] == Search(site, language).find(words)[0]
 
 
-def test_a_note_sets_no_keywords_and_keywords_are_the_pages_alone(site: Path) -> None:
+def test_a_note_sets_no_keywords_and_a_section_has_its_own_alone(site: Path) -> None:
     entries = json.loads((site / "search/search_index.json").read_text("utf-8"))["docs"]
     tagged = {entry["location"] for entry in entries if "tags" in entry}
     assert "theory/08-memory/" in tagged
-    assert not any("#" in place or place.startswith("experiments") for place in tagged)
+    assert "theory/08-memory/#recomputation" in tagged  # in the page's `sections`
+    assert "theory/08-memory/#the-account" not in tagged
+    assert not any(place.startswith("experiments") for place in tagged)
+
+
+@pytest.mark.parametrize(
+    ("language", "words", "place"),
+    [
+        ("", "how to install", "#set-up"),
+        ("", "what is fsdp", "theory/03-sharded-data-parallelism/#what-a-parameter-costs"),
+        ("", "prefetch", "theory/03-sharded-data-parallelism/#prefetch-and-overlap"),
+        ("", "RoPE", "theory/02-tensor-parallelism/#a-llamas-block"),
+        ("es", "cómo instalar", "#preparar"),
+        ("es", "burbuja", "theory/04-pipelines-and-the-grid/#dos-calendarios-schedules"),
+    ],
+)
+def test_the_best_place_is_the_section_that_says_it(
+    site: Path, language: str, words: str, place: str
+) -> None:
+    assert Search(site, language).find_hits(words)[0]["location"] == place
+
+
+@pytest.mark.parametrize("language", ["", "es"])
+def test_each_row_of_the_glossary_is_a_hit_and_says_the_meaning(site: Path, language: str) -> None:
+    search = Search(site, language)
+    glossary = (site / language / "reference/glossary/index.html").read_text("utf-8")
+    rows = re.findall(r'<td><a id="([^"]+)"></a>([^,(<]+)', glossary)
+    assert len(rows) > 40
+    texts = {}
+    for anchor, term in rows:
+        hits = {hit["location"]: hit["text"] for hit in search.find_hits(term)}
+        assert f"reference/glossary/#{anchor}" in hits, term
+        texts[anchor] = hits[f"reference/glossary/#{anchor}"]
+    assert "all-gather" in texts["prefetch"]

@@ -49,6 +49,13 @@ def test_a_page_is_in_its_menu_or_has_a_bar_and_leads_to_its_lab(site: Path, pla
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_the_results_lead_to_the_judged_claims_and_back(site: Path, language: str) -> None:
+    pages = [f"{language}experiments/35-allreduce-costs/{name}/" for name in ("RESULTS", "CLAIMS")]
+    for here, there in (pages, pages[::-1]):
+        assert there in list_links(read(site, here, TRAIL), here)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_the_changelog_leads_to_the_front_page(site: Path, language: str) -> None:
     place = f"{language}CHANGELOG/"
     assert list_links(read(site, place, TRAIL), place) == {language or "/"}
@@ -78,7 +85,7 @@ def test_each_page_of_the_path_has_a_goal_and_theory_is_numbered(site: Path, lan
             number = f"{int(place.source.name[:2])}. "
             assert re.sub("<.*?>", "", read(site, place.address, TITLE)).startswith(number)
     menu = re.sub(r"\s+", " ", read(site, f"{language}theory/01-collectives/", MENU))
-    assert re.search(r"> 11\. [^<]*<br> <small>30 min</small>", menu)
+    assert re.search(r"> 11\. [^<]*<br> <small>45 min</small>", menu)
     third = f"{language}theory/03-sharded-data-parallelism/"
     assert "2. " in read(site, third, FOOT) and "4. " in read(site, third, FOOT)
 
@@ -117,3 +124,11 @@ def test_a_page_that_is_done_is_ticked_in_both_languages_until_it_is_not(
     choice.uncheck()
     assert page.evaluate(DONE) == []
     assert reader.read("theory/02-tensor-parallelism/").evaluate(DONE) == []
+
+
+def test_a_telephone_names_the_page_before_and_the_page_after(open_reader: OpenReader) -> None:
+    reader = open_reader(viewport={"width": 390, "height": 844})
+    page = reader.read("theory/07-from-bin-idx-to-a-batch/")
+    titles = page.locator(".md-footer__title:visible").all_inner_texts()
+    assert [title.split("\n")[-1][:3] for title in titles] == ["6. ", "8. "]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

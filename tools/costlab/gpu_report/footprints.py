@@ -17,7 +17,7 @@ from shardlab.comm import Axis
 from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 
-BYTES = {"activation": 2, "weight": 2, "gradient": 2, "optimizer": 4}  # all bf16
+BYTES: dict[str, Any] = {"activation": 2, "weight": 2, "gradient": 2, "optimizer": 4}  # all bf16
 SIZES = {
     "cuda": {"layers": 16, "hidden": 2048, "heads": 16, "vocab": 50304},
     "cpu": {"layers": 2, "hidden": 128, "heads": 4, "vocab": 1024},
@@ -39,8 +39,7 @@ def main(kind: str) -> None:
         if seconds_left(0.9) < 10:
             break
         what = f"memory of {name}, {batch} × {tokens} tokens"
-        settings = SIZES[kind] | {"kv_heads": SIZES[kind]["heads"]} | KINDS[name]
-        config = GPTConfig(**settings, sequence=tokens, dtype=torch.bfloat16)
+        config = configured(KINDS[name], tokens, kind)
         rank = worst_rank(*described(config, batch, tokens))
         says = estimate(rank, own)
         words = f"fits counts {says.counted / GIB:.2f} GiB"
@@ -53,6 +52,12 @@ def main(kind: str) -> None:
         own = own or ([(rank, used)] if used else [])
         seen = f"peak {peak / GIB:.2f} GiB, the card holds {used / GIB:.2f}; {words}"
         tell(what, seen, ok=not used or says.verdict(total) != "does not fit")
+
+
+def configured(settings: Mapping[str, Any], tokens: int, kind: str) -> GPTConfig:
+    """Return a model of the device's size."""
+    sizes: dict[str, Any] = {**SIZES[kind], **settings}
+    return GPTConfig(**sizes, sequence=tokens, dtype=torch.bfloat16)
 
 
 def described(config: GPTConfig, batch: int, tokens: int) -> tuple[Model, Plan]:

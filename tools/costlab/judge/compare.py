@@ -240,7 +240,5 @@ def show(compared: Compared, first: str, second: str) -> None:
 def format_change(family: Family, whole: float) -> str:
     """Say in words what a family's change is beside the machine's: "20 % slower"."""
     change = family.change / _of_whole(family.unit, whole)
-    per_cent = f"{abs(change - 1) * 100:.0f} %"
-    if family.unit == "s":
-        return f"{per_cent} {'slower' if change > 1 else 'faster'}"
-    return f"{per_cent} {'more' if change > 1 else 'less'}"
+    more, less = ("slower", "faster") if family.unit == "s" else ("more", "less")
+    return f"{abs(change - 1) * 100:.0f} % {more if change > 1 else less}"

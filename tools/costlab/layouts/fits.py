@@ -11,8 +11,6 @@ import click
 
 from costlab.layouts import memory
 from costlab.layouts.model import (
-    ATTENTION,
-    RECOMPUTE,
     LayoutError,
     Model,
     Plan,
@@ -20,16 +18,16 @@ from costlab.layouts.model import (
     layers_of_stages,
     refuse,
 )
-from costlab.layouts.model_config import FACTS, model_from, model_options, number_options
+from costlab.layouts.model_config import FACTS, model_from, model_options, table_options
 from costlab.layouts.runs import CARDS
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
 
 DEEPEST, SHOWN = 3, 5  # changes in a row that are tried; layouts that are listed
 PROGRAMS = FACTS["programs"]
-OF_MODEL, OF_PLAN = (
-    [name.replace("-", "_") for name in FACTS[table]] for table in ("of-model", "of-plan")
+OF_MODEL, OF_RUN, OF_PLAN = (
+    [name.replace("-", "_") for name in FACTS[table]] for table in ("of-model", "of-run", "of-plan")
 )
-NUMBERS = (*OF_MODEL, *OF_PLAN, "ranks", "sequence", "global_batch")
+NUMBERS = (*OF_MODEL, *OF_RUN, *OF_PLAN)
 
 
 def moves(model: Model, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -115,20 +113,11 @@ def parse_measured(text: str, named: dict[str, Any]) -> tuple[Mapping[str, float
 @click.option("--program", required=True, type=click.Choice(list(PROGRAMS)),
               help="What trains: it decides the bytes of a parameter.")  # fmt: skip
 @model_options
-@number_options(FACTS["of-model"])
-@click.option("--tied/--untied", default=None, help="The head uses the embedding's weight.")
-@click.option("--norm", help="layer or rms.")
-@click.option("--bias/--no-bias", default=None, help="Linears have one.")
-@click.option("--dropout", is_flag=True, default=None, help="Masks are kept.")
-@click.option("--ranks", type=int, default=8, show_default=True, help="Cards.")
-@click.option("--sequence", type=int, default=2048, show_default=True, help="Tokens.")
-@click.option("--global-batch", type=int, help="Sequences of a step; a full pipeline.")
-@number_options(FACTS["of-plan"])
-@click.option("--layers-of-stages", metavar="N,N,…", help="Layers of each stage, if unequal.")
-@click.option("--sequence-parallel", is_flag=True, default=None,
-              help="Tensor ranks share the tokens between linears.")  # fmt: skip
-@click.option("--recompute", help=f"{', '.join(RECOMPUTE)}.")
-@click.option("--attention", help=f"{' or '.join(ATTENTION)}.")
+@table_options(FACTS["of-model"])
+@table_options(FACTS["habits-of-model"])
+@table_options(FACTS["of-run"])
+@table_options(FACTS["of-plan"])
+@table_options(FACTS["habits-of-plan"])
 @click.option("--measured", multiple=True, metavar="GIB",
               help="GiB that this plan, or NAME=VALUE,…,gib=GIB, had on its fullest card; "
               "may be repeated.")  # fmt: skip

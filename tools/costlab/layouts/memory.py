@@ -12,17 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from costlab.layouts.model import Model, Plan, layers_of_stages
-from costlab.layouts.terms import (
-    BACKWARD,
-    CHECKPOINT,
-    FIRST,
-    LAST,
-    REPEATED,
-    TOKENS,
-    Term,
-    kept_terms,
-    norm_statistics,
-)
+from costlab.layouts.terms import CHECKPOINT, REPEATED, TERMS, Term, kept_terms, norm_statistics
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
@@ -120,12 +110,14 @@ def _fsdp_buffers(
     gathered, backward = _gathered_bytes(model, plan, stage)
     # torch's loss over tensor ranks has one more copy than its eager loss.
     loss += gathered + logits * (plan.tensor > 1 < plan.loss_copies)
-    repeated += backward + sum(term_bytes(term, model, plan) for term in BACKWARD)
+    repeated += backward + sum(term_bytes(term, model, plan) for term in TERMS["backward"])
+    if plan.gathered_inputs and plan.sequence_parallel and plan.micro_batch > 1:
+        repeated += sum(term_bytes(term, model, plan) for term in TERMS["copied"])
     if plan.context > 1:  # torch gathers the keys and values of all context ranks
         repeated += plan.context * term_bytes(REPEATED, model, plan)
     sent = 0.0
-    if plan.stages > 1:  # torch has a buffer for the gradient of each micro-batch
-        message = term_bytes(CHECKPOINT, model, plan)
+    if plan.stages > 1:  # each chunk has a buffer for the gradient of each micro-batch
+        message = plan.chunks * term_bytes(CHECKPOINT, model, plan)
         sent = message * (plan.micro_batches + live_pieces(plan, stage))
         sent += (plan.micro_batches - 1) * output  # and keeps the outputs of all
     return (*larger_of(loss, repeated, logits), sent)
@@ -174,11 +166,11 @@ def rank_lines(model: Model, plan: Plan, stage: int) -> dict[tuple[str, str], fl
             add("activations", term, live * number)
         repeated = max(repeated, sum(term_bytes(term, model, plan) for term in again_terms))
     if stage == 0:
-        for term in (TOKENS, *[FIRST] * model.dropout):
+        for term in TERMS["tokens"] + TERMS["first"] * model.dropout:
             add("activations", term, live if plan.chunks == 1 else first)
     logits = loss = 0.0
     if stage == plan.stages - 1:
-        norm_input, head_input, scores = LAST
+        norm_input, head_input, scores = TERMS["last"]
         if plan.gathered_inputs:
             head_input = head_input._replace(cut="never")
         for term in (norm_input, head_input, norm_statistics("final-norm-statistics", 1, model)):

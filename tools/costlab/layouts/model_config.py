@@ -91,14 +91,16 @@ def model_from(path: Path | None, ignored: Collection[str], named: dict[str, Any
     return Model(**settings)
 
 
-def number_options(
+def table_options(
     options: dict[str, dict[str, Any]],
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return a decorator that gives a command these options, which are whole numbers."""
+    """Return a decorator that gives a command these options; without a type, whole numbers."""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
         for name, settings in reversed(options.items()):
-            command = click.option(f"--{name}", type=int, **settings)(command)
+            kind = {"str": str, "bool": bool}.get(settings.get("type", ""), int)
+            given = {"default": None, **settings, "type": kind}
+            command = click.option(f"--{name}", **given)(command)
         return command
 
     return add

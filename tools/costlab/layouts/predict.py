@@ -13,7 +13,7 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.model import refuse
-from costlab.layouts.model_config import model_from, model_options, number_options
+from costlab.layouts.model_config import model_from, model_options, table_options
 from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 
@@ -50,8 +50,9 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
     if any(not 0 < run.seconds < runs.MOST for run in measured_runs):
         raise ValueError("a measured run needs seconds=NUMBER, more than 0")
     fitted = learn.load()
-    logs = fitted.values()
-    work = step_time.tabulate(wanted)
+    fit = fitted.fit()
+    logs, work = fit.logs, step_time.tabulate(wanted)
+    slope = learn.slopes(work, logs)
     parts = step_time.terms(work, logs)
     seconds = np.sum(list(parts.values()), axis=0)
     if measured_runs:
@@ -59,14 +60,13 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
         missed = step_time.log_seconds(measured, logs) - np.log(
             [run.seconds for run in measured_runs]
         )
-        correction = learn.learn_own(learn.slopes(measured, logs), missed,
-                                learn.slopes(work, logs))  # fmt: skip
+        correction = learn.learn_own(learn.slopes(measured, logs), missed, slope)
         seconds = seconds * np.exp(-correction)
     count = max(k for k in fitted.interval if k <= len(measured_runs))
-    predictions = []
+    deviation, predictions = fit.deviation(slope), []
     for index, run in enumerate(wanted):
         interval = fitted.experts if run.experts else fitted.interval
-        took, factor = float(seconds[index]), float(np.exp(interval[count]))
+        took, factor = float(seconds[index]), float(np.exp(interval[count] * deviation[index]))
         share = {name: float(part[index]) for name, part in parts.items()}
         total = sum(share.values())
         tokens = run.global_batch * run.sequence / took / run.ranks
@@ -155,7 +155,7 @@ def estimate_gb(run: Run) -> float:
 @click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
 @model_options
-@number_options(FACTS["options"])
+@table_options(FACTS["options"])
 @click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
 @click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")
 @click.option("--measured", multiple=True, metavar="NAME=VALUE,…,seconds=S",
@@ -224,17 +224,8 @@ def _show(step: Prediction) -> None:
 def _show_layouts(predictions: Sequence[Prediction]) -> None:
     from costlab.record.terminal import console, tabulate
 
-    head = (
-        "tensor",
-        "stages",
-        "expert",
-        "micro-batch",
-        "recompute",
-        "GB",
-        "s a step",
-        "80 %",
-        "most of it",
-    )
+    head = ("tensor", "stages", "expert", "micro-batch", "recompute", "GB", "s a step", "80 %",
+            "most of it")  # fmt: skip
     rows = [
         (*(str(layout.run[name]) for name in ("tensor", "stages", "expert", "micro_batch")),
          layout.run["recompute"], f"{layout.gb:.0f}", f"{layout.seconds:.3g}",

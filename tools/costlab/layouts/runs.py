@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,7 @@ class Run(msgspec.Struct, kw_only=True):
 def check(run: Run) -> None:
     """Raise LayoutError, one sentence, for a run that can't be or that nothing here knows."""
     for name in COUNTS:
-        value = getattr(run, name)
-        refuse((not 0 < value < MOST,
+        refuse((not 0 < (value := getattr(run, name)) < MOST,
                 f"{_flag(name)} is {value}; it must be from 1 to {MOST - 1:,}"))  # fmt: skip
     for name, choices in (("card", CARDS), ("stack", STACKS), ("recompute", RECOMPUTE),
                           ("dtype", BITS), ("zero", range(4))):  # fmt: skip
@@ -186,6 +186,7 @@ def unseen() -> list[Run]:
     return [run for run in published() if "unseen" in sources()[run.source]]
 
 
+@cache
 def sources() -> dict[str, dict[str, Any]]:
     """Return where each source was published."""
     return tomllib.loads(SOURCES.read_text("utf-8"))

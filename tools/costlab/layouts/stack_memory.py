@@ -59,6 +59,10 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
     if bloom and run.dtype == "bf16":
         state["gradient"] = 6  # summed in fp32 beside bf16
+    if (
+        run.model == "nemotron-340b"
+    ):  # its recipe has moments in bf16; NeMo then has no fp32 weights
+        state["optimizer"] = 4
     if run.zero == 3:  # FSDP: fp32 weights and gradients, two moments
         state = {"weight": 4, "gradient": 4, "optimizer": 8}
     recompute, habits = run.recompute, dict[str, Any]()
@@ -133,7 +137,14 @@ def estimate(
         return Estimate(counted, likely, BOUNDS[0] * counted, BOUNDS[1] * counted)
     variance = float(row @ np.linalg.solve(precision, row)) + (RESIDUAL * likely) ** 2
     half = DEVIATIONS * math.sqrt(variance)
-    return Estimate(counted, likely, likely - half, likely + half)
+    low, high = likely - half, likely + half
+    # A small run alone says little about a large one. What own runs don't contradict still holds.
+    ratios = [measured / sum(own_rank.values()) for own_rank, measured in own]
+    if min(ratios) >= BOUNDS[0]:
+        low = max(low, BOUNDS[0] * counted)
+    if max(ratios) <= BOUNDS[1]:
+        high = min(high, BOUNDS[1] * counted)
+    return Estimate(counted, likely, low, high)
 
 
 def _split(rank: Mapping[str, float]) -> NDArray[np.float64]:

@@ -193,6 +193,7 @@ def parse(text: str) -> Name:
     return Name(topic=topic, what=what)
 
 
+@lru_cache(maxsize=4096)
 def family_of(text: str) -> str:
     """Return an id with a star for each size: what is measured alike at several."""
     name = parse(text)

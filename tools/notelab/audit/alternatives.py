@@ -40,6 +40,9 @@ def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> It
     at = bisect_left(new.outline.statements, (first.start, first.start))
     statements = new.outline.statements[at : at + 1] if size == 1 else []
     yield from whole or (Place(new.path, *each) for each in statements if each[0] == first.start)
+    ending = [symbol for symbol in new.outline.symbols if symbol.last == first.end]
+    ends = (_find_end_before_next(new, symbol) for symbol in ending if size > 1)
+    yield from (Place(new.path, first.start, end) for end in ends if end)
 
 
 def _adjust_range(new: Version, place: Place) -> Iterator[Place]:

@@ -1,6 +1,7 @@
 """Audits the citations of documents against the code of their own repository."""
 
 import posixpath
+import re
 from codecs import BOM_UTF8
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import msgspec
 
 from notelab.audit.alternatives import list_alternatives
 from notelab.audit.dating import History, read_history
-from notelab.audit.judge import State, Verdict, judge
-from notelab.audit.mentions import find_mentions
+from notelab.audit.judge import State, Verdict, fits_at, judge
+from notelab.audit.mentions import Mention, find_mentions
 from notelab.audit.repository import Repository, open_repository
 from notelab.cited.range_fit import find_symbols
 from notelab.errors import NotelabError, display_path
@@ -22,6 +23,8 @@ from notelab.repin.changes import Place
 from notelab.sources.suggest_paths import has_kin
 
 _MAX_BYTES = 4 * 1024 * 1024
+_FEW, _MOST = 3, 0.6  # the other citations of a commit, and the share of them that must have fitted
+_LEADS_TO = re.compile(r"[`*]*\]\(<?([^)>#\s]+)")
 
 
 class AuditedCitation(msgspec.Struct):
@@ -66,12 +69,11 @@ def audit_document(path: Path, ref: str) -> Document:
     note = reading.read(text)
     unread = [f"{name}:{part.span.row} {part.description}" for part in note.unread]
     document = Document(path, text, [], [], unread)
-    auditor = _Auditor(repository, name, text.split("\n"), history)
-    for candidate in find_candidates(text, note):
-        audited = auditor.audit(candidate)
-        if audited is not None:
-            document.candidates.append(candidate)
-            document.citations.append(audited)
+    auditor = Auditor(repository, name, text.split("\n"), history)
+    contexts = [*filter(None, map(auditor.read, find_candidates(text, note)))]
+    auditor.find_trusted(contexts)
+    document.candidates = [context.candidate for context in contexts]
+    document.citations = [*map(auditor.audit, contexts)]
     _keep_writable(document)
     return document
 
@@ -96,8 +98,18 @@ def _read_text(path: Path, repository: Repository, name: str, ref: str) -> str:
         raise NotelabError(f"{display_path(path)} is not UTF-8") from None
 
 
-class _Auditor:
-    """Audits the citations of one document, in their order."""
+class _Context(msgspec.Struct):
+    """A citation, the commits at which it may have been read, its files, and the names around."""
+
+    candidate: Candidate
+    row: int
+    dates: list[str]
+    paths: list[str]
+    mentions: list[Mention]
+
+
+class Auditor:
+    """Audits the citations of one document: all are read, in their order, before one is judged."""
 
     def __init__(
         self, repository: Repository, document: str, lines: list[str], history: History
@@ -106,9 +118,10 @@ class _Auditor:
         self._lines, self._history = lines, history
         repository.oldest = history.log[-1][0] if history.log else ""
         self._cited: list[str] = []  # the paths that were resolved so far
+        self._fits: dict[str, list[bool]] = {}
 
-    def audit(self, candidate: Candidate) -> AuditedCitation | None:
-        """Return what became of a citation, or None if it is none of this repository's."""
+    def read(self, candidate: Candidate) -> _Context | None:
+        """Return a citation with what is around it, or None if it is none of this repository's."""
         citation = candidate.citation
         if citation.commit or citation.repository or "://" in citation.text:
             return None  # it names its commit
@@ -117,35 +130,59 @@ class _Auditor:
         if citation.path.startswith(("./", "../")):  # in code font, from the page as in a link
             citation = msgspec.structs.replace(citation, relative=True, problem="")
             candidate = msgspec.structs.replace(candidate, citation=citation)
-        paths = self._resolve(citation.path, citation.relative, dates)
+        linked = self._find_linked(candidate)
+        paths = [linked] if linked else self._resolve(citation.path, citation.relative, dates)
         if not paths and (citation.form == "maybe" or self._is_only_a_word(citation)):
             return None
+        if paths and not citation.problem:
+            self._cited.append(paths[0])
+        return _Context(candidate, row, dates, paths, find_mentions(candidate, self._lines))
+
+    def find_trusted(self, contexts: list[_Context]) -> None:
+        """Compare each citation with the text around it, at the commit that wrote its line."""
+        for context in contexts:
+            citation = context.candidate.citation
+            if context.mentions and context.dates and context.paths and not citation.symbol:
+                place = Place(context.paths[0], citation.first, citation.last)
+                fits = fits_at(self._repository, place, context.dates[0], context.mentions)
+                self._fits.setdefault(context.dates[0], []).append(fits)
+
+    def _is_trusted(self, dates: list[str]) -> bool:
+        """Return whether most citations of a commit were right when it wrote them."""
+        fits = self._fits.get(dates[0], []) if dates else []
+        return len(fits) > _FEW and sum(fits) >= _MOST * (len(fits) - 1)
+
+    def audit(self, context: _Context) -> AuditedCitation:
+        """Return what became of a citation."""
+        candidate, paths, dates = context.candidate, context.paths, context.dates
+        citation = candidate.citation
         path = paths[0] if paths else citation.path
         if citation.problem:
             verdict = Verdict("unknown", reason=f"the citation {citation.problem}")
         elif not paths:
             verdict = Verdict("unknown", reason="no file of the repository has this path")
         else:
-            self._cited.append(path)
-            verdict = self._judge(candidate, paths, dates)
+            verdict = self._judge(candidate, paths, dates, context.mentions)
         lines = citation.first, citation.last
         if citation.symbol and verdict.proposals:
             lines = verdict.proposals[0].start, verdict.proposals[0].end
         return AuditedCitation(
-            self._document, row, candidate.written or citation.text, path, *lines,
+            self._document, context.row, candidate.written or citation.text, path, *lines,
             verdict.state, verdict.certain, verdict.proposals, verdict.reason, verdict.dated,
         )  # fmt: skip
 
-    def _judge(self, candidate: Candidate, paths: list[str], dates: list[str]) -> Verdict:
+    def _judge(
+        self, candidate: Candidate, paths: list[str], dates: list[str], mentions: list[Mention]
+    ) -> Verdict:
         citation, path = candidate.citation, paths[0]
         if citation.symbol:
             return self._judge_symbol(citation.symbol.replace("::", "."), path)
         if not 0 < citation.first <= citation.last:
             return Verdict("unknown", reason="the lines are not in ascending order")
-        mentions = find_mentions(candidate, self._lines)
         place = Place(path, citation.first, citation.last)
         read_at = dates or [self._repository.commit]
-        verdict = judge(self._repository, place, path, read_at, mentions)
+        trusted = self._is_trusted(dates)
+        verdict = judge(self._repository, place, path, read_at, mentions, trusted=trusted)
         verdict.dated = verdict.dated if dates else None
         if verdict.proposals and not verdict.certain:
             places = verdict.proposals
@@ -168,6 +205,15 @@ class _Auditor:
             place = Place(path, symbols[0].top, symbols[0].last)
             return Verdict("right", [place], False, "the file has this symbol")
         return Verdict("gone", reason=f"the file has {len(symbols) or 'no'} such symbols")
+
+    def _find_linked(self, candidate: Candidate) -> str:
+        """Return the file that a citation in the label of a link leads to, or ''."""
+        place, folder = candidate.place, posixpath.dirname(self._document)
+        row = self._lines[place.row - 1][place.end_column - 1 :] if place.row else ""
+        match = _LEADS_TO.match(row)
+        path = posixpath.normpath(posixpath.join(folder, match[1])).lstrip("/") if match else ""
+        is_file = path in self._repository.blobs(self._repository.commit)
+        return path if is_file and f"/{path}".endswith(f"/{candidate.citation.path}") else ""
 
     def _resolve(self, written: str, relative: bool, dates: list[str]) -> list[str]:
         """Return the files that a path may mean, the likeliest first.

@@ -55,6 +55,8 @@ def judge(
     old_path: str,
     dates: list[str],
     mentions: list[Mention],
+    *,
+    trusted: bool = False,
 ) -> Verdict:
     """Return the verdict on a citation.
 
@@ -64,6 +66,7 @@ def judge(
         old_path: the path that the file had when the citation was written.
         dates: the commits at which the citation may have been read, the likeliest first.
         mentions: the names around it.
+        trusted: whether the other citations of the same commit had the names around them.
     """
     new = _find_version(repository, place.path, dates)
     carried = _carry_from_dates(repository, place, old_path, dates, mentions)
@@ -74,12 +77,27 @@ def judge(
     expected = [carried.change.new] if carried.change.new else carried.change.proposals[:1]
     named = _judge_by_names(new, place, mentions, dates, expected)
     named.dated = carried.commit
+    if trusted and carried.is_dated and not COMMENT.match(carried.old.lines[place.start - 1]):
+        verdict = _judge_carried(carried, place, [], new)
+        if verdict.state != "gone":
+            verdict.proposals[1:1] = named.proposals[:1]
+            return verdict
     if named.state in ("right", "moved"):
         named.proposals = [*named.proposals[:1], *expected]
         return named
     verdict = _judge_carried(carried, place, mentions, new)
     verdict.certain = False
     return verdict
+
+
+def fits_at(repository: Repository, place: Place, commit: str, mentions: list[Mention]) -> bool:
+    """Return whether lines had the names around them when a commit wrote a citation."""
+    versions = (repository.version(place.path, ref) for ref in (commit, f"{commit}^"))
+    return any(
+        measure_fit(old, place.start, place.end, mentions).share >= _FITS
+        for old in versions
+        if old and 0 < place.start <= place.end <= len(old.lines)
+    )
 
 
 def _carry_from_dates(
@@ -149,7 +167,7 @@ def _judge_carried(
         return Verdict("right" if is_same else "moved", [change.new], certain, reason, dated)
     whole = find_whole(carried.old, new, place, mentions) if new else None
     proposals = [each for each in (whole, definition) if each]
-    for each in change.proposals:  # others may be the same place, a line longer or shorter
+    for each in change.proposals[:1]:  # the others are often the same place, a line longer
         near = [p for p in proposals if p.path == each.path and p.start <= each.end]
         proposals += [] if any(each.start <= p.end for p in near) else [each]
     if new is not None:

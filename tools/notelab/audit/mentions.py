@@ -11,8 +11,11 @@ from notelab.page.candidates import Candidate
 from notelab.page.citation_syntax import looks_like_citation
 from notelab.repin.version import Version, base_name
 
-_PATH = re.compile(r"[\w.@-]*(?:/[\w.@*-]*)+|[\w.-]+\.(?:rs|py|go|tsx?|jsx?|java|md|toml|json)")
+_PATH = re.compile(
+    r"[\w.@-]*(?:/[\w.@*-]*)+|[\w.-]+\.(?:rs|py|go|tsx?|jsx?|java|md|toml|json)(?![\w(])"
+)
 _CODE = re.compile(r"`+([^`]+)`+")
+_NO_PROSE = re.compile(r"`+[^`]+`+|(?<=\]\()[^)\s]+")  # code, and where a link leads to
 # Words in plain text that can only be identifiers: with an underscore, a call, or a capital inside.
 _IDENTIFIER = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\(\)))")
 _CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
@@ -100,7 +103,8 @@ def find_mentions(candidate: Candidate, lines: list[str]) -> list[Mention]:
             (weight - min(distance, 1000) / 10_000, weight, code, is_inside and weight == _SIDE)
         )
     above = reversed(lines[max(first - 61, 0) : first - 1])
-    heading = next((line for line in above if line.startswith("#")), "")
+    is_heading = text.startswith("#")  # the one above it is another section's
+    heading = "" if is_heading else next((line for line in above if line.startswith("#")), "")
     ranked += [(_HEADING, _HEADING, code, False) for _, _, code in _read_names(heading)[0]]
     mentions: dict[str, Mention] = {}
     for index, (_, weight, code, is_rival) in enumerate(sorted(ranked, key=lambda item: -item[0])):
@@ -119,7 +123,7 @@ def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
             cited.append(match.span())
         elif not _PATH.fullmatch(match[1]):
             named.append((*match.span(), match[1]))
-    plain = _CODE.sub(lambda match: " " * len(match[0]), text)
+    plain = _NO_PROSE.sub(lambda match: " " * len(match[0]), text)
     for match in re.finditer(r"[\w./-]+\.\w+:L?\d[\d-]*", plain):
         cited.append(match.span())
         plain = plain[: match.start()] + " " * len(match[0]) + plain[match.end() :]
@@ -129,7 +133,7 @@ def _read_names(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
 
 def _split_code(code: str, weight: float, *, is_rival: bool) -> Iterable[Mention]:
     """Yield the names of a code span; the first chain of it is what the span is about."""
-    code = _HYPHENATED.sub(" ", code)
+    code = _HYPHENATED.sub(" ", _PATH.sub(" ", code))
     for index, match in enumerate(_CHAIN.finditer(code)):
         chain = re.sub(r"::|#|->", ".", match[0])
         name = base_name(chain)

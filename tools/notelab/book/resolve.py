@@ -31,6 +31,7 @@ from notelab.sources.answers import WORKTREE, Offered
 _MAX_FILES = 2000  # of a working tree that are searched for moved lines
 _KEY = re.compile(r":L(\d{1,8})(?:-L(\d{1,8}))?", re.ASCII)
 _MANY = 3  # lines whose text alone says that they moved
+_Found = tuple[str, int, list[bytes]]  # a file, a row of it, and all its lines
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
 
@@ -132,7 +133,8 @@ def find_moved_lines(
     """Return path and first line of each place that has the text locked at `first`, `count` lines.
 
     If the file lacks it, the other files of a working tree with the same ending are searched.
-    Places in the symbol that the lock names come alone; one or two lines elsewhere prove nothing.
+    Places in the symbol that the lock names come alone; one or two lines elsewhere prove nothing,
+    unless that file has most lines of the old one.
     Of several places in the file, one comes alone if the citations around it moved as far.
     """
     rows = _find_rows(file.lines, lambda: file.outline, locked, count)
@@ -144,12 +146,23 @@ def find_moved_lines(
         rows = [row for row in rows if row in agreed] or rows
     if rows or evidence.source(file.source).commit != WORKTREE:
         return [(file.path, row) for row in rows]
-    places = []
+    places, few = list[_Found](), list[_Found]()
     for name, data in _list_files_with(evidence, file, locked.anchors):
-        get_outline = partial(outline.of_file, name, data)
-        rows = _find_rows(split_lines(data), get_outline, locked, count)
-        places += [(name, row) for row in rows if locked.symbol or count >= _MANY]
-    return places
+        lines, get_outline = split_lines(data), partial(outline.of_file, name, data)
+        for row in _find_rows(lines, get_outline, locked, count):
+            (places if locked.symbol or count >= _MANY else few).append((name, row, lines))
+    if few:
+        old = set(filter(bytes.strip, _read_committed(evidence, file)))
+        places += [place for place in few if 2 * len(old.intersection(place[2])) > len(old)]
+    return [(name, row) for name, row, _ in places]
+
+
+def _read_committed(evidence: Evidence, file: CitedFile) -> list[bytes]:
+    """Return the lines that a file of a working tree had in the last commit with it."""
+    git = evidence.library.clone(evidence.source(file.source))
+    last = git.run("log", "-1", "--format=%H", "--", file.path).text if git else ""
+    shown = [git.run("show", f"{ref}:{file.path}").out for ref in (last, f"{last}^")] if git else []
+    return split_lines(next(filter(None, shown), b""))
 
 
 def find_moved_symbol(

@@ -34,6 +34,9 @@ from notelab.page.permalink import is_commit
 from notelab.repin import journal
 from notelab.sources.answers import WORKTREE
 
+# A link with its target, or with the name of its definition.
+_LINK = re.compile(r"\[(?P<label>(?:[^][]|\[[^][]*\])*)\](?:\([^()]*(?:\([^()]*\))*\)|\[[^][]*\])?")
+_DEFINES = re.compile(r"\]:\s*<?\Z")
 Move = tuple[str, str, str]  # source, and a citation's old and new key in the lock
 Edits = list[tuple[Span, str]]
 
@@ -106,6 +109,7 @@ class _PageFixer:
         self._book, self._view, self._text, self._moved = book, view, text, moved
         self._lines = text.split("\n")
         self._group_moves: list[tuple[Move, list[str]]] = []  # written if the group's edits are
+        self._definitions: set[int] = set()  # rows of links that were replaced
         self._max_lines = view.page.table.max_lines or book.lab.file.lab.max_lines
 
     def run(self) -> str:
@@ -118,7 +122,16 @@ class _PageFixer:
                 edits += group_edits
                 for each, pages in self._group_moves if group_edits else ():
                     self._moved.setdefault(each, Counter()).update(pages)
-        return replace(self._text, edits)
+        return self._drop_definitions(replace(self._text, edits))
+
+    def _drop_definitions(self, text: str) -> str:
+        """Return a text without the definitions of links that were replaced by citations."""
+        lines = text.split("\n")
+        for row in sorted(self._definitions, reverse=True):
+            name = lines[row - 1].partition("]:")[0].strip().casefold()
+            if text.casefold().count(f"{name}]") == 1:
+                del lines[row - 1]
+        return "\n".join(lines)
 
     def _fix_group(self, group: list[Candidate]) -> Edits:
         """Fix the ranges of one path."""
@@ -213,19 +226,22 @@ class _PageFixer:
             return [(on_row(place.row, start, end), code.strip("`"))]
         if before.endswith("`") and after.startswith("`"):
             code = code.strip("`")
-        elif before.endswith("<") and after.startswith(">"):
+        elif before.endswith("<") and after.startswith(">") and "]:" not in before:
             start, end = start - 1, end + 1
-        elif before.endswith(("](", "](<")):
-            opening = before.rfind("](")
-            label = candidate.label
-            end += len(after) - len(after.lstrip(">")) + 1
-            start = opening - len(label) - 1
-            if not label or line[start : opening + 2] != f"[{label}](" or line[end - 1] != ")":
+        elif before.endswith(("](", "](<")) or _DEFINES.search(before):
+            link = _LINK.match(line, before.rfind("](") - len(candidate.label) - 1)
+            if _DEFINES.search(before):  # the link is where the definition is used
+                self._definitions.add(place.row)
+                use = candidate.citation.span
+                place, line = use, self._lines[use.row - 1]
+                link = _LINK.match(line, use.column - 1)
+            if not link:
                 return []
+            (start, end), label = link.span(), link["label"]
             plain = label.strip("`*")
             places = [each.written.strip("`") for each in find_candidates(label)]
             names_place = places == [plain] or candidate.citation.path.endswith(plain)
             code = code if names_place else f"{label} ({code})"
-        elif before.endswith(('"', "'", "=")) or re.search(r"\]:\s*<?\Z", before):
+        elif before.endswith(('"', "'", "=")):
             return []
         return [(on_row(place.row, start, end), code)]

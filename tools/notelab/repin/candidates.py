@@ -47,10 +47,10 @@ def rank_candidates(
         offset = symbols[0].first - cited.symbol.first
         expected = cited.first + offset, cited.last + offset
     scorer = _Scorer(cited, new, line_map, expected)
-    spans = _candidate_spans(new, symbols, cited.last - cited.first + 1)
-    candidates = [
-        candidate for candidate in (scorer.score(first, last) for first, last in spans) if candidate
-    ]
+    spans = [*_candidate_spans(new, symbols, cited.last - cited.first + 1)]
+    if line_map is not None and expected and 0 < expected[0] <= expected[1] <= len(new.lines):
+        spans.append(expected)  # no part of the structure, perhaps
+    candidates = [candidate for span in spans if (candidate := scorer.score(*span))]
     return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.place))
 
 

@@ -69,33 +69,17 @@ class MovedLines:
         return places
 
     @cached_property
-    def _texts(self) -> dict[str, str]:
-        """Return the added lines of each source file as one text."""
-        added = self._added or {}
+    def names(self) -> dict[str, frozenset[str]]:
+        """Return the names in the added lines of each source file."""
         return {
-            path: "\n".join(rows.values())
-            for path, rows in added.items()
+            path: frozenset(names_in("\n".join(rows.values())))
+            for path, rows in (self._added or {}).items()
             if path.endswith(PYTHON) or grammars.knows(path)
         }
-
-    @cached_property
-    def _names(self) -> dict[str, frozenset[str]]:
-        return {}
 
     def is_added(self, path: str, row: int) -> bool:
         """Return whether a row of a new file was added."""
         return row in (self._added or {}).get(path, {})
-
-    def list_files(self, name: str) -> list[str]:
-        """Return the source files that got a line with a name."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        return [path for path, text in self._texts.items() if name in text and word.search(text)]
-
-    def count_names(self, path: str, names: set[str]) -> int:
-        """Return how many of some names the added lines of a file have."""
-        if path not in self._names:
-            self._names[path] = frozenset(names_in(self._texts[path]))
-        return len(names & self._names[path])
 
     @property
     def reason(self) -> str:

@@ -74,10 +74,10 @@ class OtherFiles:
         """Return the files that got lines with a name; those with most names of the old first."""
         if self._clone is None:
             return self._cited
-        paths = self._moved_lines.list_files(part)
         names = {base_name(symbol.name) for symbol in old.outline.symbols}
-        counts = {path: self._moved_lines.count_names(path, names) for path in paths}
-        return sorted(paths, key=lambda path: -counts[path])[:_MAX_READ]
+        added = self._moved_lines.names
+        counts = {path: len(names & found) for path, found in added.items() if part in found}
+        return sorted(counts, key=lambda path: -counts[path])[:_MAX_READ]
 
 
 def _names_to_find(name: str) -> list[str]:

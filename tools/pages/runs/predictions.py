@@ -6,6 +6,7 @@ writes tools/costlab/layouts/fitted.json and docs/measured/predictions.json.
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,13 @@ def render() -> Iterator[tuple[Path, str]]:
             "predictions: publications": _publications(scores, words),
             "predictions: sources": _sources(scores, words),
             "predictions: own runs": _own_runs(
-                scores.by_own_runs, learn.load().interval, words),
+                scores.by_own_runs, learn.load().interval, False, words),
             "predictions: regret": _regret(scores, words),
             "predictions: experts": _experts(scores, words),
-            "predictions: unseen": _unseen(words),
+            "predictions: unseen": _unseen(False, words),
+            "predictions: unseen experts": _unseen(True, words),
             "predictions: own runs of experts": _own_runs(
-                scores.experts_by_own_runs, learn.load().experts, words),
+                scores.experts_by_own_runs, learn.load().experts, True, words),
             "predictions: factors": _factors(words),
         })  # fmt: skip
         path = in_language(THEORY, language)
@@ -102,8 +104,9 @@ def _experts(scores: Scores, words: dict[str, Any]) -> str:
     return table(words["publications"], "<>>>>", rows)
 
 
-def _unseen(words: dict[str, Any]) -> str:
-    steps = list(zip(runs.unseen(), predict(runs.unseen()), strict=True))
+def _unseen(experts: bool, words: dict[str, Any]) -> str:
+    unseen = [run for run in runs.unseen() if bool(run.experts) == experts]
+    steps = list(zip(unseen, predict(unseen), strict=True))
     rows = []
     for name in [*dict.fromkeys((run.model, run.dtype) for run, _ in steps), None]:
         part = [(run, step) for run, step in steps if name in (None, (run.model, run.dtype))]
@@ -116,8 +119,18 @@ def _unseen(words: dict[str, Any]) -> str:
     return table(words["unseen"], "<>>>>>", rows)
 
 
-def _own_runs(scores: dict[int, Score], width: dict[int, float], words: dict[str, Any]) -> str:
-    rows = [[str(count), *_cells(score)[1:], f"× {math.exp(width[count]):.2f}"]
+@cache
+def _typical_deviation(experts: bool) -> float:
+    fit = learn.load().fit()
+    slopes = learn.slopes(step_time.tabulate(runs.timed(experts)), fit.logs)
+    return float(np.median(fit.deviation(slopes)))
+
+
+def _own_runs(
+    scores: dict[int, Score], width: dict[int, float], experts: bool, words: dict[str, Any]
+) -> str:
+    typical = _typical_deviation(experts)
+    rows = [[str(count), *_cells(score)[1:], f"× {math.exp(width[count] * typical):.2f}"]
             for count, score in scores.items()]  # fmt: skip
     return table(words["own"], ">>>>>", rows)
 

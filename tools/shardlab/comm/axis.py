@@ -257,7 +257,7 @@ class Axis(PointToPoint):
 
         def finish() -> None:
             try:
-                with tracing.paused(), _beside(gathered.device):
+                with tracing.paused(), _on_side_stream(gathered.device):
                     work.wait()
                     out.copy_(gathered)
             except RuntimeError as error:
@@ -272,11 +272,11 @@ class Axis(PointToPoint):
         return self._world is None or self._world.backend != "nccl"
 
 
-def _beside(device: torch.device) -> AbstractContextManager[Any]:
+def _on_side_stream(device: torch.device) -> AbstractContextManager[Any]:
     """Return a context whose work on a GPU doesn't wait for what the current stream has to do."""
     if device.type != "cuda":
         return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _output_buffer(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -56,7 +56,8 @@ async (source) => {
     for (const row of svg.querySelectorAll("tspan.row")) row.textContent = row.textContent.trim();
     const used = new Set(svg.innerHTML.match(/(?<=url\(#)[\w-]+/g));
     for (const element of [...svg.querySelectorAll("*")]) {
-      const unused = element.localName === "marker" && !used.has(element.id);
+      // A group without a title is a row, and has no frame.
+      const unused = element.matches(".cluster") ? !element.textContent.trim() : element.localName === "marker" && !used.has(element.id);
       if (!TAGS.has(element.localName) || unused) element.remove();
     }
     const names = new Map([...used].map((id, number) => [id, `ID-${number}`]));
@@ -121,10 +122,11 @@ async (source) => {
     if (type.startsWith("flowchart")) {
       const vertices = db.getVertices();
       const groups = new Map(db.getSubGraphs().map((group) => [group.id, group]));
-      const name = (id) => plain(groups.get(id)?.title || vertices.get(id)?.text || id);
-      for (const { title, nodes } of groups.values()) {
-        const inside = [...vertices.keys()].filter((id) => nodes.includes(id)).map(name);
-        lines.push(`${plain(title)}: ${inside.join(", ")}`);
+      // A group without a title has the name of its first node.
+      const node = (id) => [...vertices.keys()].find((key) => key === id || groups.get(id)?.nodes.includes(key));
+      const name = (id) => plain(groups.get(id)?.title.trim() || vertices.get(node(id))?.text || id);
+      for (const { title, nodes } of [...groups.values()].filter((group) => group.title.trim())) {
+        lines.push(`${plain(title)}: ${[...vertices.keys()].filter((id) => nodes.includes(id)).map(name).join(", ")}`);
       }
       for (const { start, end, text, type, stroke } of db.getEdges()) {
         const arrow = type.startsWith("double") ? "↔" : "→";

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from costlab.layouts import memory, runs, stack_memory, terms
+from costlab.layouts import memory, runs, stack_memory
+from costlab.layouts.fits import DEEPEST, SHOWN
 from costlab.layouts.model import (
     ATTENTION,
     LARGEST,
@@ -18,7 +19,7 @@ from costlab.layouts.model import (
     Plan,
 )
 from costlab.layouts.model_config import FACTS, FAMILIES, IGNORED, SIZES
-from costlab.layouts.terms import Term
+from costlab.layouts.terms import TERMS
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
@@ -75,14 +76,6 @@ BYTES = ("weight", "gradient", "optimizer", "activation", "logits", "gathered", 
 OF_LAYOUT = ("recompute_layers", "expert_tensor")  # of `BYTES`: no program decides them
 MAY_BE_0 = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn", "dense_layers",
             "positions", "zero", "recompute_layers", "optimizer", "loss_copies")  # fmt: skip
-TERMS: dict[str, tuple[Term, ...]] = {
-    "attention": terms.ATTENTION, "repeated": (terms.REPEATED,), "fused": terms.FUSED,
-    "core": terms.CORE, "scores": terms.SCORES, "masks": (terms.MASKS,), "plain": terms.PLAIN,
-    "gated": terms.GATED, "experts": terms.EXPERTS, "plainExpert": terms.PLAIN_EXPERT,
-    "gatedExpert": terms.GATED_EXPERT, "alternate": terms.ALTERNATE,
-    "checkpoint": (terms.CHECKPOINT,), "backward": terms.BACKWARD, "tokens": (terms.TOKENS,),
-    "first": (terms.FIRST,), "last": terms.LAST, "unfusedNorms": (terms.NORMS_IN_FP32,),
-}  # fmt: skip
 STATISTICS = ("norm-statistics", "final-norm-statistics")
 
 
@@ -143,10 +136,12 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
         "config": {"sizes": SIZES, "families": FAMILIES, "ignored": sorted(IGNORED)},
         "cards": {card: stack_memory.usable_bytes(card) for card in runs.CARDS},
         "bias": {"guess": stack_memory.GUESS, "bounds": stack_memory.BOUNDS,
-                 "state": stack_memory.STATE},
+                 "state": stack_memory.STATE, "spread": stack_memory.SPREAD,
+                 "residual": stack_memory.RESIDUAL, "deviations": stack_memory.DEVIATIONS},
+        "search": {"deepest": DEEPEST, "shown": SHOWN},
         "spread": SPREAD(),
         "controls": _make_controls(words),
-        "folds": [words["paste"], words["offers"]],
+        "folds": [words[name] for name in ("paste", "own", "nearest")],
     }  # fmt: skip
 
 
@@ -228,7 +223,7 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
     lines = count_lines(at)
     products: dict[str, list[str]] = {}
     for name, several in TERMS.items():
-        for term in several if name not in ("backward", "repeated") else ():
+        for term in several if name not in ("backward", "copied", "repeated") else ():
             of = term.of.replace("Ss", "s²")
             products.setdefault(term.key, []).append(f"{term.number} {of}".removeprefix("1 "))
     rows = [(kind, key) for kind in memory.KINDS[:3] for key in ("shared", "experts")]

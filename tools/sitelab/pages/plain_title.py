@@ -6,13 +6,21 @@ file's name (raw). It appears in every page's navigation and in the search index
 
 from collections.abc import Iterable
 from html import escape, unescape
+from itertools import chain
 from typing import Any
 
+import msgspec
+from mkdocs.exceptions import Abort
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink
 
 # A page can't set `template`, `hide`, `robots` and similar keys: they belong to the site.
 ALLOWED_METADATA = ("title", "description")
+
+
+class _Keywords(msgspec.Struct):
+    tags: list[str] = []
+    sections: dict[str, list[str]] = {}
 
 
 def escape_once(value: object) -> str:
@@ -29,9 +37,8 @@ def make_plain(page: Page) -> None:
     title = escape_once(page.title or "")
     set_keys = [key for key in ALLOWED_METADATA if page.meta.get(key)]
     meta: dict[str, Any] = {key: escape_once(page.meta[key]) for key in set_keys}
-    tags = page.meta.get("tags")
-    if isinstance(tags, list) and page.file.src_uri.startswith("docs/"):  # no note's
-        meta["tags"] = [escape_once(tag) for tag in tags]
+    if page.file.src_uri.startswith("docs/"):  # no note sets keywords
+        meta |= _read_keywords(page)
     # The title is always set: Material strips tags from other titles, which unescapes the rest.
     page.meta = {"title": title} | meta
     page.title = title
@@ -42,3 +49,18 @@ def _make_links_plain(links: Iterable[AnchorLink]) -> None:
     for link in links:
         link.title = escape_once(link.title)
         _make_links_plain(link.children)
+
+
+def _read_keywords(page: Page) -> dict[str, Any]:
+    """Return the words that find a page: all of them (`tags`), and those of its `sections`.
+
+    Raises:
+        Abort: they are no list of words.
+    """
+    try:
+        meta = msgspec.convert(page.meta, _Keywords)
+    except msgspec.ValidationError as error:
+        raise Abort(f"{page.file.src_uri}, front matter: {error}") from None
+    sections = {name: [*map(escape_once, words)] for name, words in meta.sections.items()}
+    tags = [*map(escape_once, meta.tags), *chain(*sections.values())]
+    return {"tags": tags, "sections": sections} if tags else {}

@@ -7,7 +7,7 @@ which page introduces a term.
 
 import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from typing import NamedTuple
 from urllib.parse import urljoin
 
@@ -17,6 +17,7 @@ from sitelab.pages.tree import Element, parse
 from sitelab.rendering import load_words
 
 _BETWEEN_TERMS = re.compile(r"[,;()]")
+_PLACE = re.compile(r'<h[2-6] id="([^"]+)"|<a [^>]*?href="([^"]+)"')
 
 
 class Step(NamedTuple):
@@ -35,6 +36,15 @@ class Group(NamedTuple):
     labels: dict[str, str]
 
 
+class Term(NamedTuple):
+    """A row of the glossary: its address, names and meaning, and the page that introduces it."""
+
+    address: str
+    names: str
+    meaning: str
+    page: str
+
+
 class Wayfinding:
     """Collects the pages of a language while they are rendered, then says where each belongs."""
 
@@ -42,8 +52,10 @@ class Wayfinding:
         self._pages: dict[str, Page] = {}
         self._path: list[Step] = []
         self._groups: list[Group] = []
-        self._introduced: dict[str, list[str]] = {}
-        self.terms: dict[str, list[str]] = {}  # what finds a page at once, by its address
+        self._glossary: dict[str, list[Term]] = {}  # its rows, by its address
+        self.terms: dict[str, list[str]] = {}  # what finds a place at once, by its address
+        self.keywords: dict[str, list[str]] = {}  # of sections, by their addresses
+        self.rows: list[Term] = []  # of the glossary
 
     def add(self, html: str, page: Page) -> None:
         """Remember a page, and what its content says of others."""
@@ -54,7 +66,7 @@ class Wayfinding:
         elif name == "docs/reference/site":
             self._groups = [*_read_groups(html, page.url)]
         elif name == "docs/reference/glossary":
-            self._introduced |= _read_terms(html, page.url)
+            self._glossary[page.url] = [*_read_terms(html, page.url)]
 
     def guide(self, language: str) -> None:
         """Write the goal below the title of each page of the path; give each answer its trail.
@@ -63,9 +75,7 @@ class Wayfinding:
         other's neighbours, between the lab and the page after it, unless the menu has them.
         """
         words = load_words(language)["path"]
-        for url, known in self._pages.items():
-            room = known.parent if known.parent and known.parent.children[0] is known else None
-            self.terms[url] = [*self._introduced.get(url, ()), *([room.title] if room else ())]
+        self._collect_terms()
         for url, time, goal in self._path:
             if page := self._pages.get(url):
                 page.meta["subtitle"] = escape(time)  # below the title, in the menu
@@ -89,6 +99,28 @@ class Wayfinding:
             row = [lab, *pages, lab.next_page]
             for place, page in enumerate(pages):
                 page.previous_page, page.next_page = row[place], row[place + 2]
+
+    def _collect_terms(self) -> None:
+        """Set what finds a place at once: a room's first page, a section, or a row of the glossary.
+
+        A term is introduced by the first section of its page that links to its row.
+        """
+        self.terms, self.keywords = {}, {}
+        self.rows = [row for rows in self._glossary.values() for row in rows]
+        for url, page in self._pages.items():
+            room = page.parent if page.parent and page.parent.children[0] is page else None
+            self.terms[url] = [room.title] if room else []
+            for section, keywords in page.meta.get("sections", {}).items():
+                self.keywords[f"{url}#{section}"] = keywords
+        places = {
+            url: _find_linking_sections(self._pages[url])
+            for _, _, _, url in self.rows
+            if url in self._pages
+        }
+        for row in self.rows:
+            names = [name.strip() for name in _BETWEEN_TERMS.split(row.names) if name.strip()]
+            for place in (row.address, places.get(row.page, {}).get(row.address, row.page)):
+                self.terms.setdefault(place, []).extend(names)
 
 
 def _find(element: Element, tag: str) -> Iterator[Element]:
@@ -122,16 +154,27 @@ def _read_groups(html: str, url: str) -> Iterator[Group]:
             yield Group(links[0][0], escape(name.strip(" ,:\n")), dict(links[1:]))
 
 
-def _read_terms(html: str, url: str) -> dict[str, list[str]]:
-    """Return the glossary's terms, by its own address and by that of the page that introduces them.
-
-    The first cell of a row has the terms; its last cell leads to the page.
-    """
-    terms: dict[str, list[str]] = {}
+def _read_terms(html: str, url: str) -> Iterator[Term]:
+    """Yield the rows of the glossary: its first cell has the anchor, its last leads to a page."""
     for row in _find(parse(html), "tr"):
         cells = [*_find(row, "td")]
-        for link in _find(cells[-1], "a") if cells else ():
-            names = _BETWEEN_TERMS.split(cells[0].text())
-            for page in (_resolve(link, url).partition("#")[0], url):
-                terms.setdefault(page, []).extend(name.strip() for name in names if name.strip())
-    return terms
+        link = next(_find(cells[-1], "a"), None) if cells else None
+        anchor = (
+            next((a.attributes.get("id") for a in _find(cells[0], "a")), None) if cells else None
+        )
+        if link and anchor:
+            names, meaning = (" ".join(cell.text().split()) for cell in cells[:2])
+            page = _resolve(link, url).partition("#")[0]
+            yield Term(f"{url}#{anchor}", names, meaning, page)
+
+
+def _find_linking_sections(page: Page) -> dict[str, str]:
+    """Return the address of the first section of a page that links to an address, by the latter."""
+    sections: dict[str, str] = {}
+    section = page.url
+    for heading, link in _PLACE.findall(page.content or ""):
+        if heading:
+            section = f"{page.url}#{unescape(heading)}"
+        else:
+            sections.setdefault(urljoin(f"/{page.url}", unescape(link)).lstrip("/"), section)
+    return sections

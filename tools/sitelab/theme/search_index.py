@@ -8,16 +8,21 @@ no source of a diagram that mermaid draws, no output of commands, no numbers of 
 first sentences of an API entry.
 
 What teaches comes first: pages have weights, and the keywords (`tags`) of a page, which the search
-puts above all titles, belong to the page and not to each of its sections. So do the terms that the
-glossary says it introduces. docs/assets/javascripts/search-words.js matches a query with them.
+puts above all titles, belong to the page. A section has the keywords that the page's `sections`
+give it. A term of the glossary finds the section that introduces it, then its row, which is an
+entry of its own. docs/assets/javascripts/search-words.js matches a query with them.
 """
 
 import json
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 from sitelab.pages.tree import Element
+from sitelab.pages.wayfinding import Wayfinding
+
+_log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 
 _API = re.compile(r"reference/api/\w+/(#?)")
 _FIRST = re.compile(r"<p>.*?</p>", re.DOTALL)
@@ -32,6 +37,7 @@ _WEIGHTS = {
 # Sections that ask: a word of their heading ("memory") is not what they are about.
 _ASKING = {"from-memory", "de-memoria", "worked-problems", "problemas-resueltos"}
 _WEIGHT_OF_ASKING = 0.01
+_WEIGHT_OF_ROW = 0.2  # of the glossary
 _SOURCES = (["mermaid"], ["language-text", "highlight"])
 
 
@@ -68,27 +74,40 @@ def extend_worker(site: Path) -> None:
             worker.write_text(f"{text}\n{script}", "utf-8")
 
 
-def split_index(site: Path, language: str, terms: Mapping[str, Sequence[str]]) -> None:
+def split_index(site: Path, language: str, ways: Wayfinding) -> None:
     """Move the entries of `language` from the site's index into an index of that language.
 
-    `terms` are what pages introduce, by their addresses. Do nothing if there is no index, or if it
-    is already split.
+    `ways` knows what finds a page or a section at once, and the rows of the glossary. Do nothing if
+    there is no index, or if it is already split.
     """
     path = site / "search" / "search_index.json"
     if not path.is_file():
         return
     index = json.loads(path.read_text(encoding="utf-8"))
     prefix = f"{language}/"
+    index["docs"] += [
+        {
+            "location": row.address,
+            "title": escape(row.names),
+            "text": f"<p>{escape(row.meaning)}</p>",
+            "boost": _WEIGHT_OF_ROW,
+        }
+        for row in ways.rows
+    ]
+    for place in sorted({*ways.keywords} - {entry["location"] for entry in index["docs"]}):
+        _log.warning("%s has keywords in `sections`, and there is no such section", place)
     for entry in index["docs"]:
         if api := _API.match(entry["location"].removeprefix(prefix)):
             first = _FIRST.findall(entry["text"])[:1] if api[1] else _FILES.findall(entry["text"])
             entry["text"] = " ".join(first)
         if "#" in entry["location"]:
             entry.pop("tags", None)
+        if entry["location"] in ways.keywords:
+            entry["tags"] = ways.keywords[entry["location"]]
         if entry["location"].rpartition("#")[2] in _ASKING:
             entry["boost"] = _WEIGHT_OF_ASKING
-        if entry["location"] in terms:
-            entry["terms"] = terms[entry["location"]]
+        if entry["location"] in ways.terms:
+            entry["terms"] = ways.terms[entry["location"]]
     of_language = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
     if not of_language:
         return

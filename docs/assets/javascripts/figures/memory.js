@@ -1,6 +1,5 @@
 /* Whether a layout fits, as `tools/bench fits` says it: the account of costlab.layouts.memory, term
- * by term, and the addition of costlab.layouts.stack_memory. Rules are those of costlab.layouts.model,
- * and the changes that it offers those of costlab.layouts.fits. */
+ * by term, and the addition of costlab.layouts.stack_memory. Rules are those of costlab.layouts.model. */
 (function () {
   "use strict";
 
@@ -147,9 +146,10 @@
       1.5 * root + largest * (2 * at.gathered + at.activation + at.gradient)];
     const ofLoss = loss + gathered + (at.tensor > 1 && at.loss_copies > 1 ? logits : 0);
     const again = made + backward + sum(terms.backward.map((term) => bytes(term, at))) +
-      (at.context > 1 ? at.context * bytes(terms.repeated[0], at) : 0);
+      (at.context > 1 ? at.context * bytes(terms.repeated[0], at) : 0) +
+      (at.gathered_inputs && at.sequence_parallel && at.micro_batch > 1 ? sum(terms.copied.map((term) => bytes(term, at))) : 0);
     const output = logits * at.activation / at.logits;
-    const sent = at.stages > 1 ? bytes(terms.checkpoint[0], at) * (at.micro_batches + live(at, stage)) +
+    const sent = at.stages > 1 ? at.chunks * bytes(terms.checkpoint[0], at) * (at.micro_batches + live(at, stage)) +
       (at.micro_batches - 1) * output : 0;
     return ofLoss > again - logits ? [ofLoss, 0, sent] : [0, again - logits, sent];
   }
@@ -203,12 +203,86 @@
 
   const whole = (lines) => sum([...lines.values()]);
 
-  /* What a rank needs, from what is counted: the likely number, and its bounds. */
-  function estimate(lines, { guess, bounds, state }) {
-    const counted = whole(lines);
+  const own = []; // runs of one's own: a row of sizes, and the bytes that were measured
+  let [last, list] = [null, null]; // the settings that are drawn, and the layouts that fit
+
+  /* The solution of a system whose matrix is symmetric and positive. */
+  function solve(matrix, right) {
+    const rows = matrix.map((row, index) => [...row, right[index]]);
+    rows.forEach((pivot, at) => rows.forEach((row, other) => {
+      const factor = other === at ? 0 : row[at] / pivot[at];
+      if (factor) row.forEach((_, column) => { row[column] -= factor * pivot[column]; });
+    }));
+    return rows.map((row, at) => row.at(-1) / row[at]);
+  }
+
+  /* What the program adds is learned from: a constant, the state's bytes, and the other bytes. */
+  function sizesOf(lines, state) {
     const ofState = sum([...lines].filter(([key]) => state.includes(key.split("/")[0])).map(([, count]) => count));
-    const likely = guess[0] + guess[1] * ofState + guess[2] * (counted - ofState);
-    return { counted, likely, low: bounds[0] * counted, high: bounds[1] * counted };
+    return [1, ofState, whole(lines) - ofState];
+  }
+
+  /* What a rank needs, from what is counted and from own runs: the likely number, and its bounds. */
+  function estimate(lines, { guess, spread, residual, deviations, bounds, state }) {
+    const [row, counted] = [sizesOf(lines, state), whole(lines)];
+    const dot = (other) => sum(row.map((size, at) => size * other[at]));
+    const precision = spread.map((one, at) => spread.map((_, other) => (at === other ? one ** -2 : 0)));
+    const target = guess.map((one, at) => one * precision[at][at]);
+    for (const run of own) {
+      const relative = run.row.map((size) => size / run.measured / residual);
+      relative.forEach((one, at) => {
+        relative.forEach((two, other) => { precision[at][other] += one * two; });
+        target[at] += one / residual;
+      });
+    }
+    if (!own.length) return { counted, likely: dot(guess), low: bounds[0] * counted, high: bounds[1] * counted };
+    const likely = dot(solve(precision, target));
+    const half = deviations * Math.sqrt(dot(solve(precision, row)) + (residual * likely) ** 2);
+    return { counted, likely, low: likely - half, high: likely + half };
+  }
+
+  /* What a layout's fullest rank holds and needs, and whether that fits; or what is impossible. */
+  function judge(values, { words, terms, bias, cards }) {
+    const at = complete({ ...values, asked_head_size: values.head_size });
+    const refused = refusals(at, words);
+    if (refused.length) return { refused };
+    const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
+    const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
+    const [need, room] = [estimate(stages[worst], bias), cards[at.card]];
+    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
+    return { refused, at, worst, lines: stages[worst], need, room, verdict };
+  }
+
+  /* Changes that save memory on as many ranks, in the order of their price: those of `fits`. */
+  function moves(at) {
+    const twice = 2 * at.micro_batches;
+    const halved = at.data % 2 === 0 ? ["tensor", "stages", "context"] : [];
+    return [
+      { attention: "fused" }, { zero: Math.max(at.zero, 1) }, { sequence_parallel: at.tensor > 1 },
+      at.recompute === "none" && at.attention === "unfused" && { recompute: "selective" },
+      at.micro_batch % 2 === 0 && { micro_batch: at.micro_batch / 2, micro_batches: twice },
+      ...halved.map((axis) => !(axis === "tensor" && at.tensor === 8) && !(axis === "stages" && at.layers_of_stages) &&
+        { [axis]: 2 * at[axis], data: at.data / 2, micro_batches: twice }),
+      at.experts > 0 && at.experts % (2 * at.expert) === 0 && { expert: 2 * at.expert },
+      at.zero >= 1 && at.zero < 3 && at.stages === 1 && { zero: at.zero + 1 },
+      { recompute: "full" },
+    ].filter(Boolean);
+  }
+
+  /* The layouts that fit after the fewest changes, cheapest changes first. */
+  function nearest(values, data) {
+    const key = (settings) => JSON.stringify(settings);
+    let front = [values];
+    const seen = new Set([key(values)]);
+    for (let depth = 0; depth < data.search.deepest; depth++) {
+      front = front.flatMap((start) => moves(start).map((change) => ({ ...start, ...change })))
+        .filter((changed) => !seen.has(key(changed)) && seen.add(key(changed)));
+      const judged = front.map((settings) => [settings, judge(settings, data)]);
+      const fitting = judged.filter(([, { verdict }]) => verdict === "fits");
+      if (fitting.length) return fitting.slice(0, data.search.shown).map(([settings]) => settings);
+      front = judged.filter(([, { refused }]) => !refused.length).map(([settings]) => settings);
+    }
+    return [];
   }
 
   /* The bar is as long as the card's memory or the most that may be needed; `added` is a program's. */
@@ -233,69 +307,12 @@
     figure.querySelector('[data-sum="whole"]').textContent = size(whole(lines));
   }
 
-  /* What the rank needs that holds most, or why the settings are refused. */
-  function judge(values, { words, terms, bias, cards }) {
-    const at = complete({ ...values, asked_head_size: values.head_size });
-    const refused = refusals(at, words);
-    if (refused.length) return { refused };
-    const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
-    const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
-    const need = estimate(stages[worst], bias);
-    const room = cards[at.card];
-    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
-    return { at, refused, lines: stages[worst], worst, need, room, verdict };
-  }
-
-  /* Changes that save memory on as many ranks with the same batch, in the order of their price. */
-  function listMoves(at) {
-    const twice = (axis) => ({ [axis]: 2 * at[axis], data: at.data / 2, micro_batches: 2 * at.micro_batches });
-    return [
-      { attention: "fused" },
-      { zero: Math.max(at.zero, 1) },
-      { sequence_parallel: at.tensor > 1 },
-      at.recompute === "none" && at.attention === "unfused" && { recompute: "selective" },
-      at.micro_batch % 2 === 0 && { micro_batch: at.micro_batch / 2, micro_batches: 2 * at.micro_batches },
-      at.data % 2 === 0 && at.tensor !== 8 && twice("tensor"),
-      at.data % 2 === 0 && !at.layers_of_stages && twice("stages"),
-      at.data % 2 === 0 && twice("context"),
-      at.experts && at.experts % (2 * at.expert) === 0 && { expert: 2 * at.expert },
-      at.zero >= 1 && at.zero < 3 && at.stages === 1 && { zero: at.zero + 1 },
-      { recompute: "full" },
-    ].filter((move) => move && Object.entries(move).some(([name, value]) => at[name] !== value));
-  }
-
-  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
-  const { words } = data;
-  const offers = element("div", { className: "play-offers" });
-  let turn = () => {};
-
-  /* A button for each change that saves something, with what the rank then needs. */
-  function offer(values, { likely }) {
-    const say = ([name, value]) => {
-      const { label, options } = data.controls.find((spec) => spec.name === name);
-      const text = options ? options.find(([option]) => option === value)[1] : value;
-      return value === true ? label : `${label}: ${text}`;
-    };
-    const buttons = listMoves(values).flatMap((move) => {
-      const { refused, need, verdict } = judge({ ...values, ...move }, data);
-      if (refused.length || need.likely >= likely) return [];
-      const names = Object.entries(move).filter(([name]) => name !== "micro_batches").map(say).join(", ");
-      const button = element("button", { type: "button" }, `${names} → `,
-        element("b", { textContent: size(need.likely) }), `: ${words[verdict]}`);
-      button.dataset.move = JSON.stringify(move);
-      button.addEventListener("click", () => {
-        turn(move);
-        offers.previousSibling.focus({ preventScroll: true });
-      });
-      return [button];
-    });
-    offers.replaceChildren(...(buttons.length ? buttons : [words["no-offer"]]));
-  }
-
-  function draw(figure, values) {
-    const { at, refused, lines, worst, need, room, verdict } = judge(values, data);
+  function draw(figure, values, data) {
+    const { words, spread } = data;
+    const { refused, at, worst, lines, need, room, verdict } = judge(values, data);
     if (refused.length) return refused;
-    const { spread } = data;
+    last = values;
+    list?.replaceChildren();
     const write = (name, text) => answer(figure, name, text);
     show(figure, lines, data.kinds,
       { scale: Math.max(room, need.high), room, added: need.likely - need.counted, ...need });
@@ -309,19 +326,13 @@
     write("likely", size(need.likely));
     write("spread", `${size(spread.low * need.likely)} – ${size(spread.high * need.likely)}`);
     write("bounds", `${size(need.low)} – ${size(need.high)}`);
-    offer(values, need);
     return [];
   }
 
-  const turned = (name, values) => ({
+  const turned = (name, values, data) => ({
     model: () => data.models[values.model], program: () => data.programs[values.program],
   }[name] || (() => ({})))();
   const { change, panel } = play("memory", draw, turned);
-  turn = change;
-  if (!offers.firstChild) { // nothing in the address: the first picture is drawn already
-    const first = Object.fromEntries(data.controls.map(({ name, at }) => [name, at]));
-    offer(first, judge(first, data).need);
-  }
 
   /* What a model's config.json says, or a sentence: as costlab.layouts.model_config reads it. */
   function readConfig(text, { words, config: { sizes, families, ignored }, empty }) {
@@ -356,6 +367,8 @@
     return settings;
   }
 
+  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
+  const { words } = data;
   const field = element("textarea", { rows: 4, spellcheck: false, name: "config" });
   field.setAttribute("aria-label", "config.json");
   const status = element("p", { className: "play-note", hidden: true });
@@ -367,9 +380,41 @@
     status.hidden = false;
     status.textContent = typeof settings === "string" ? settings : words["was-read"];
   });
-  panel.querySelector(".play-share").before(
-    element("details", { className: "play-paste" },
-      element("summary", { textContent: words.paste }), field, button, status),
-    element("details", { className: "play-fold" },
-      element("summary", { textContent: words.offers }), offers));
+  const block = (title, ...parts) => panel.querySelector(".play-share").before(element("details",
+    { className: "play-paste" }, element("summary", { textContent: title }), ...parts));
+  const press = (text, action) => {
+    const pressed = element("button", { type: "button", textContent: text });
+    pressed.addEventListener("click", action);
+    return pressed;
+  };
+  block(words.paste, field, button, status);
+
+  const gib = element("input", { type: "number", min: 1, step: "any", name: "measured" });
+  gib.setAttribute("aria-label", words["own-gib"]);
+  const learned = element("p", { className: "play-note", textContent: words["own-none"] });
+  learned.setAttribute("role", "status");
+  const recount = () => {
+    learned.textContent = own.length ? words["own-runs"].replace("{runs}", own.length) : words["own-none"];
+    change({});
+  };
+  block(words.own, element("p", { className: "play-note", textContent: words["own-gib"] }), gib,
+    press(words["own-use"], () => {
+      const measured = Number(gib.value) * 2 ** 30;
+      if (!(measured > 0 && measured < 2 ** 50)) { learned.textContent = words["own-not"]; return; }
+      own.push({ row: sizesOf(judge(last, data).lines, data.bias.state), measured });
+      recount();
+    }), press(words["own-forget"], () => { own.length = 0; recount(); }), learned);
+
+  list = element("ul", { className: "play-nearest" });
+  list.setAttribute("role", "status");
+  const describe = (settings) => Object.keys(settings)
+    .filter((name) => settings[name] !== last[name] && !["data", "micro_batches"].includes(name))
+    .map((name) => (settings[name] === true ? words[name] :
+      `${words[name]}: ${words[`${name}-${settings[name]}`] ?? settings[name]}`)).join(" · ");
+  block(words.nearest, press(words["nearest-find"], () => {
+    const isFitting = judge(last, data).verdict === "fits";
+    const layouts = isFitting ? [] : nearest(last, data);
+    list.replaceChildren(...layouts.map((settings) => element("li", {}, press(describe(settings), () => change(settings)))));
+    if (!layouts.length) list.append(element("li", { textContent: words[isFitting ? "nearest-fits" : "nearest-none"] }));
+  }), list);
 })();

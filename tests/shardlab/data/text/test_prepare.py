@@ -84,23 +84,11 @@ def test_a_line_keeps_its_spaces_and_loses_its_end(tmp_path: Path) -> None:
     assert documents(tmp_path / "c") == expected(["if x:", "    y  ", "\tz"])
 
 
-def test_the_mark_that_some_programs_put_before_utf_8_is_no_text(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "a"}', "utf-8-sig")
-    command("build", tmp_path / "c", tmp_path / "a.jsonl", "--processes", 1)
-    assert documents(tmp_path / "c") == expected(["a"])
-
-
 def test_the_mark_is_no_text_of_a_file_or_a_line_either(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\nb", "utf-8-sig")
     for words, texts in (((), ["a\nb"]), (("--lines",), ["a", "b"])):
         command("build", tmp_path / "c", tmp_path / "a.txt", *words, "--processes", 1)
         assert documents(tmp_path / "c") == expected(texts)
-
-
-def test_the_ending_of_a_jsonl_may_be_in_capitals(tmp_path: Path) -> None:
-    (tmp_path / "A.JSONL").write_text('{"text": "a"}\n{"text": "b"}', "utf-8")
-    command("build", tmp_path / "c", tmp_path / "A.JSONL", "--processes", 1)
-    assert documents(tmp_path / "c") == expected(["a", "b"])
 
 
 def test_a_corpus_does_not_take_the_place_of_its_own_text(tmp_path: Path) -> None:
