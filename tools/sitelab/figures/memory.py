@@ -141,7 +141,7 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
         "search": {"deepest": DEEPEST, "shown": SHOWN},
         "spread": SPREAD(),
         "controls": _make_controls(words),
-        "folds": [words["paste"]],
+        "folds": [words[name] for name in ("paste", "own", "nearest")],
     }  # fmt: skip
 
 
