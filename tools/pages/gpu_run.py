@@ -70,7 +70,8 @@ def _memory(metrics: list[dict[str, Any]], words: dict[str, Any]) -> str:
         peak, holds, over = numbers
         model = {"gpt": "GPT", "llama": "Llama"}[model]
         counted = f"{metric['counted']:.2f}"
-        rows.append([model, f"{batch} × {int(tokens):,}", counted, peak, holds, over])
+        tokens = f"{int(tokens):,}".replace(",", words["thousands"])
+        rows.append([model, f"{batch} × {tokens}", counted, peak, holds, over])
     return table(words["memory"], "<>>>>>", rows)
 
 
