@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +23,14 @@ from tests.site.reader import Reader
 
 NAMES = ("ring", "zigzag", "memory-step")
 WORDS = {name: load_words("en")["controls"] | load_words("en")[name] for name in NAMES}
-# Moves the slider to each of a figure's moments and reads what is drawn then.
-MOMENTS = """([name, moments]) => {
+# Moves the slider to each of a figure's moments and reads what is drawn then. What the moments of
+# memory's figure have in common is read once.
+MOMENTS = """name => {
   const figure = document.querySelector(`#figure-${name}`);
   const slider = figure.querySelector(".play-player input");
   const all = (selector, read) => [...figure.querySelectorAll(selector)].map(read);
   const text = (one) => one.textContent;
-  return (moments ?? [...Array(Number(slider.max) + 1).keys()]).map((moment) => {
+  return [...Array(Number(slider.max) + 1).keys()].map((moment) => {
     slider.value = moment;
     slider.dispatchEvent(new Event("input", {bubbles: true}));
     return {
@@ -49,11 +51,13 @@ MOMENTS = """([name, moments]) => {
         ...[...track.children].map((box) => [box.textContent,
           parseFloat(box.style.left), parseFloat(box.style.width)])]),
       counts: all(".causal-sum", text),
-      areas: all(".step-area", (area) => [area.dataset.kind, area.getAttribute("points")]),
-      peaks: all(".step-peak", (path) => path.getAttribute("d")),
-      labels: all(".step-label", text),
-      boxes: all(".step-track > .play-box", (box) => [box.className.at(-1), box.textContent,
-        parseFloat(box.style.left), parseFloat(box.style.width)]),
+      ...(moment ? {} : {
+        areas: all(".step-area", (area) => [area.dataset.kind, area.getAttribute("points")]),
+        peaks: all(".step-peak", (path) => path.getAttribute("d")),
+        labels: all(".step-label", text),
+        boxes: all(".step-track > .play-box", (box) => [box.className.at(-1), box.textContent,
+          parseFloat(box.style.left), parseFloat(box.style.width)]),
+      }),
     };
   });
 }"""
@@ -66,15 +70,13 @@ def reader(browser: Any, served: str) -> Iterator[Reader]:
     reader.close()
 
 
-def read_moments(
-    reader: Reader, name: str, settings: dict[str, Any], moments: list[int] | None = None
-) -> list[Any]:
+def read_moments(reader: Reader, name: str, settings: dict[str, Any]) -> list[Any]:
     """Turn a figure's controls, and return what it shows at each moment."""
     page = reader.page if PLACES[name] in reader.page.url else reader.read(PLACES[name])
     page.evaluate(TURN, [name, [list(settings.items())]])
-    answers = page.evaluate(MOMENTS, [name, moments])
+    answers = page.evaluate(f"name => JSON.stringify(({MOMENTS})(name))", name)
     assert not reader.wrong
-    return list(answers)
+    return list(json.loads(answers))
 
 
 # ------------------------------------------------------------------ the ring
@@ -102,16 +104,9 @@ def test_steps_of_a_collective_end_as_it_is_defined_after_the_formulas_bytes(
         assert [(send.source, send.target) for send in sends] == ends
 
 
-RINGS = [("all_reduce", 3), ("reduce_scatter", 8), ("all_gather", 2), ("all_to_all", 5)]
-EVERY_RING = [*itertools.product(ring.OPS, ring.RANKS)]
-
-
-@pytest.mark.parametrize("settings", [RINGS, pytest.param(EVERY_RING, marks=pytest.mark.ci)])
-def test_each_step_of_a_collective_is_drawn_as_it_is_counted(
-    reader: Reader, settings: list[tuple[str, int]]
-) -> None:
+def test_each_step_of_a_collective_is_drawn_as_it_is_counted(reader: Reader) -> None:
     words = WORDS["ring"]
-    for op, ranks in settings:
+    for op, ranks in itertools.product(ring.OPS, ring.RANKS):
         shown = read_moments(reader, "ring", {"op": op, "ranks": ranks})
         assert len(shown) == steps(op, ranks) + 1
         for step, picture in enumerate(shown):
@@ -150,12 +145,9 @@ def test_the_work_of_a_causal_square_is_shardlabs(ranks: int) -> None:
         assert work[rank][step] == pairs / 2 if is_causal else pairs
 
 
-@pytest.mark.parametrize("sizes", [(2, 5), pytest.param(zigzag.RANKS, marks=pytest.mark.ci)])
-def test_each_step_of_the_causal_square_is_drawn_as_it_is_counted(
-    reader: Reader, sizes: tuple[int, ...]
-) -> None:
+def test_each_step_of_the_causal_square_is_drawn_as_it_is_counted(reader: Reader) -> None:
     words = WORDS["zigzag"]
-    for ranks in sizes:
+    for ranks in zigzag.RANKS:
         works = [zigzag.count_work(cut, ranks) for cut in zigzag.CUTS]
         starts = [zigzag.start_steps(work) for work in works]
         end = max(times[-1] for times in starts)
@@ -222,20 +214,10 @@ def test_memory_over_a_step_is_the_accounts_and_ends_as_it_began(
             assert peak < sum(wanted)
 
 
-STEPS = [
-    ("22B", 2, "selective", False), ("tutor", 4, "full", True), ("175B", 16, "none", False),
-    ("Llama 3 8B", 1, "selective", False),
-]  # fmt: skip
-EVERY_STEP = [(*settings, keeps) for settings in MEMORIES for keeps in (False, True)]
-
-
-@pytest.mark.parametrize("settings", [STEPS, pytest.param(EVERY_STEP, marks=pytest.mark.ci)])
-def test_memory_is_drawn_as_it_is_traced_and_each_moment_says_its_most(
-    reader: Reader, settings: list[tuple[str, int, str, bool]]
-) -> None:
+def test_memory_is_drawn_as_it_is_traced_and_each_moment_says_its_most(reader: Reader) -> None:
     words = WORDS["memory-step"]
     keys = ("model", "microBatches", "recompute", "keeps")
-    for at in settings:
+    for at in ((*settings, keeps) for settings in MEMORIES for keeps in (False, True)):
         traced = memory_step.make_trace(*at)
         points = [point for _, of_span in traced for point in of_span]
         end, half = traced[-1][0].end, len(traced) // 2
