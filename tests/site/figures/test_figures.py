@@ -443,7 +443,8 @@ def test_a_time_axis_has_at_most_eight_ticks(end: float, labels: list[str]) -> N
 def test_every_figure_says_what_to_try(site: Path, language: str) -> None:
     words, home = load_words(language), site / ("es" if language == "es" else "")
     for figure, place in (PLACES | {"trace": "theory/10-reading-a-trace/"}).items():
-        html = (home / place / "index.html").read_text("utf-8").partition(f'id="figure-{figure}"')[2]
+        html = (home / place / "index.html").read_text("utf-8")
+        _, _, html = html.partition(f'id="figure-{figure}"')
         sentence = html.partition('<p class="play-try">')[2].partition("</p>")[0]
         assert unescape(sentence) == words[figure]["try"]
 

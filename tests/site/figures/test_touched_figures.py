@@ -8,7 +8,7 @@ import pytest
 
 from sitelab.figures.embed import load_words
 from tests.site.figures.test_figures import PLACES, TURN
-from tests.site.reader import OpenReader, Reader
+from tests.site.reader import TWO_FRAMES, OpenReader, Reader
 
 # Settings with which each figure is at its largest.
 LARGEST: dict[str, dict[str, Any]] = {
@@ -97,7 +97,7 @@ def test_a_schedule_that_becomes_too_wide_gets_an_edge(open_reader: OpenReader) 
     track = page.locator("#figure-schedule .play-scroll")
     assert track.get_attribute("data-more") is None
     page.evaluate(TURN, ["schedule", [[*LARGEST["schedule"].items()]]])
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(TWO_FRAMES)
     assert track.get_attribute("data-more") == "end"
 
 
