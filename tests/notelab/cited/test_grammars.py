@@ -240,7 +240,10 @@ def accepted(path: str, first: str, last: str) -> bool:
     lines = [line.strip() for line in FILES[path].split("\n")]
     begin = next(n for n, line in enumerate(lines, 1) if line.startswith(first))
     end = next(n for n, line in enumerate(lines, 1) if n >= begin and line.startswith(last))
-    return nearest_range.is_whole(file, begin, end) and nearest_range.straddles(file, begin, end) is None
+    return (
+        nearest_range.is_whole(file, begin, end)
+        and nearest_range.straddles(file, begin, end) is None
+    )
 
 
 SYMBOLS = {

@@ -143,7 +143,10 @@ def row(text: str, start: int = 0) -> int:
 def accepted(first: str, last: str) -> bool:
     begin = row(first)
     end = row(last, begin)
-    return nearest_range.is_whole(FILE, begin, end) and nearest_range.straddles(FILE, begin, end) is None
+    return (
+        nearest_range.is_whole(FILE, begin, end)
+        and nearest_range.straddles(FILE, begin, end) is None
+    )
 
 
 @pytest.mark.parametrize(

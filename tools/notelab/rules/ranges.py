@@ -107,7 +107,8 @@ def _check_anchor(context: CitationContext, outline: Outline) -> Iterator[Findin
         yield context.finding(
             "N215",
             f"every name that the text gives from `{citation.text}` is common in the lines around",
-            expected=f"one name of the cited lines that is in at most {nearest_range.COMMON:.0%} of "
+            expected="one name of the cited lines that is in at most "
+            f"{nearest_range.COMMON:.0%} of "
             f"the {kind} within {nearest_range.NEAR_BY} lines",
             found=f"the rarest, `{weak.name}`, is in {weak.count} of {weak.statements}",
             help=f"also name one of {format_names(weak.better)}" if weak.better else "",
