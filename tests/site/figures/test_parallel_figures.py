@@ -36,18 +36,15 @@ STEPS = [
     *make_steps(fsdp.GUARDS, (4,), (3,), (False,), ("pre",), (True, False), ("tutor",), (2,)),
     *make_steps(("fsdp1", "shardlab"), (6,), (6,), (True,), fsdp.PREFETCHES, (True,),
                 ("Llama 3 70B",), (64,)),
+    *make_steps(fsdp.GUARDS, (2, 5, 8), fsdp.COLLECTIVES, (False, True), fsdp.PREFETCHES,
+                (True, False), ("Llama 3 8B",), (8,)),
 ]  # fmt: skip
-EVERY = make_steps(fsdp.GUARDS, (2, 5, 8), fsdp.COLLECTIVES, (False, True), fsdp.PREFETCHES,
-                   (True, False), ("Llama 3 8B",), (8,))  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", [STEPS, pytest.param(EVERY, marks=pytest.mark.ci)])
-def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(
-    reader: Reader, steps: list[dict[str, Any]]
-) -> None:
+def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(reader: Reader) -> None:
     # What the implementation changes is turned after it.
-    turns: Turns = [list(at.items()) for at in steps]
-    for at, answer in zip(steps, turn_controls(reader, "fsdp", turns), strict=True):
+    turns: Turns = [list(at.items()) for at in STEPS]
+    for at, answer in zip(STEPS, turn_controls(reader, "fsdp", turns), strict=True):
         step = fsdp.simulate_figure(at)
         assert answer["answers"] == fsdp.format_answers(at, WORDS["fsdp"])
         memory = [
