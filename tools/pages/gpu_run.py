@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words, table
+from pages.blocks import (
+    LANGUAGES,
+    MEASURED,
+    fill_blocks,
+    format_whole,
+    in_language,
+    read_words,
+    table,
+)
 
 HIDDEN, RANKS = (1024, 2048, 4096, 8192), (2, 4, 8)
 WORDS = read_words("gpu-run")
@@ -24,7 +32,7 @@ def render() -> Iterator[tuple[Path, str]]:
             "measured: h100 stages": _stages(run["stages"], words),
             "measured: h100 products": _products(values, words),
             "measured: h100 copies": _copies(values, words),
-            "measured: h200 memory": _memory(held, words),
+            "measured: h200 memory": _memory(held, words, language),
         }
         yield path, fill_blocks(path, blocks)
 
@@ -59,19 +67,20 @@ def _copies(values: dict[str, Any], words: dict[str, Any]) -> str:
     return table(words["copies"], ">>>", rows)
 
 
-def _memory(metrics: list[dict[str, Any]], words: dict[str, Any]) -> str:
+def _memory(metrics: list[dict[str, Any]], words: dict[str, Any], language: str) -> str:
     rows = []
     for metric in metrics:
         model, batch, tokens = re.findall(r"gpt|llama|\d+", metric["id"])
         numbers = [words["none"]] * 3
         if metric["value"]:
             over = metric["counted"] / metric["value"] - 1
-            numbers = [f"{metric['value']:.2f}", f"{metric['held']:.2f}", f"{over:+.1%}"]
+            numbers = [f"{metric['value']:.2f}", f"{metric['held']:.2f}", f"{over * 100:+.1f} %"]
         peak, holds, over = numbers
         model = {"gpt": "GPT", "llama": "Llama"}[model]
         counted = f"{metric['counted']:.2f}"
-        tokens = f"{int(tokens):,}".replace(",", words["thousands"])
-        rows.append([model, f"{batch} × {tokens}", counted, peak, holds, over])
+        rows.append(
+            [model, f"{batch} × {format_whole(int(tokens), language)}", counted, peak, holds, over]
+        )
     return table(words["memory"], "<>>>>>", rows)
 
 
