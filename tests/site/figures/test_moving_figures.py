@@ -33,7 +33,7 @@ MOMENTS = """([name, moments]) => {
   const slider = figure.querySelector(".play-player input");
   const all = (selector, read) => [...figure.querySelectorAll(selector)].map(read);
   const text = (one) => one.textContent;
-  return [...Array(Number(slider.max) + 1).keys()].map((moment) => {
+  return (moments ?? [...Array(Number(slider.max) + 1).keys()]).map((moment) => {
     slider.value = moment;
     slider.dispatchEvent(new Event("input", {bubbles: true}));
     return {

@@ -281,11 +281,12 @@ def test_a_config_that_cannot_be_counted_is_refused_in_words(reader: Reader) -> 
 
 
 def paste(page: Any, text: str) -> str:
-    if not page.locator(".play-paste textarea").is_visible():
-        page.locator(".play-paste summary").click()
-    page.locator(".play-paste textarea").fill(text)
-    page.locator(".play-paste button").click()
-    return str(page.locator(".play-paste .play-note").text_content())
+    part = page.locator(".play-paste").first
+    if not part.locator("textarea").is_visible():
+        part.locator("summary").click()
+    part.locator("textarea").fill(text)
+    part.locator("button").click()
+    return str(part.locator(".play-note").text_content())
 
 
 def test_without_a_script_the_lit_ranks_are_those_of_the_example(site: Path) -> None:

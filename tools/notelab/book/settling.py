@@ -14,7 +14,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
-from notelab.cited.range_fit import find_symbols
+from notelab.cited.nearest_range import find_symbols
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
