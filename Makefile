@@ -12,6 +12,8 @@ TORCH ?= torch==2.13.0
 unexport PYTHONPATH
 # Bytecode is cached. Otherwise every process that a test starts compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# Which tests `make test` runs, as pytest's -m says it; without it, those that a laptop runs.
+MARKS ?=
 # What `make serve` builds: English, or with `ONLY=` both languages, which takes twice as long.
 ONLY ?= en
 
@@ -45,7 +47,7 @@ check: check-env ## prove the workbook's notes (the main job)
 	@$(IN) notelab check --by-lab
 
 test: test-env ## run the tests
-	@$(IN) pytest -n 3 --durations 12 --durations-min 2
+	@$(IN) pytest -n 3 --durations 12 --durations-min 2 $(if $(MARKS),-m '$(MARKS)')
 
 bench: ## measure this machine, judge the claims (tools/bench)
 	@tools/bench

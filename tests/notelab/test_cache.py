@@ -8,7 +8,7 @@ import pytest
 
 from notelab import cache
 from notelab.cache import CacheFile, DiskCache
-from notelab.rules import fit
+from notelab.rules import ranges
 from notelab.rules.citations import Judge
 from tests.notelab.scratch import Scratch, check_lab
 
@@ -84,9 +84,9 @@ def test_a_fit_is_cached_and_a_misfit_is_not(
     scratch.lock()
     assert scratch.codes() == []
     judged: list[str] = []
-    findings = fit.findings
+    findings = ranges.findings
     monkeypatch.setattr(
-        fit, "findings", lambda c, f: judged.append(c.citation.text) or findings(c, f)
+        ranges, "findings", lambda c, f: judged.append(c.citation.text) or findings(c, f)
     )
     assert scratch.codes() == []
     assert judged == []

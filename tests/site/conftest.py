@@ -29,7 +29,12 @@ BROWSED_BY_MAKE_TEST = (
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site, built strictly, once for all of xdist's processes."""
+    """The whole site, built strictly, once for all of xdist's processes.
+
+    `.ci/run` names one that `make site` has built.
+    """
+    if built_before := os.environ.get("SHARDBOOK_SITE"):
+        return Path(built_before)
     root = tmp_path_factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
     folder, half = root / "site", root / "half-a-site"

@@ -9,6 +9,7 @@ from typing import Any
 from tests.limits import LIMIT
 
 TELEPHONE = 480  # px: as wide as the widest of them
+TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 _KEPT: dict[tuple[Any, str], Any] = {}  # contexts, by browser and settings
 
 
@@ -87,9 +88,13 @@ class Reader:
         self._open()
 
     def resize(self, width: int, height: int) -> None:
-        """Change the window's size; only a telephone's may become as narrow as one."""
+        """Change the window's size, and let the page's scripts answer to it.
+
+        Only a telephone's window may become as narrow as one.
+        """
         assert self._is_mobile or width > TELEPHONE, "a telephone is emulated with is_mobile"
         self.page.set_viewport_size({"width": width, "height": height})
+        self.page.evaluate(TWO_FRAMES)
 
     def read(self, place: str) -> Any:
         self.page.goto(self.served + place, wait_until="load")
@@ -128,16 +133,19 @@ class Reader:
         self.until("() => document.getAnimations().length === 0")  # colours fade over
 
     def search(self, words: str) -> list[str]:
-        """Type words into the page's search; return the addresses of the results."""
+        """Write words into the page's search, all at once; return the addresses of the results.
+
+        The list would be made anew with each letter, and be empty meanwhile.
+        """
         self.page.locator("[data-md-component=search-query]").click()
         self.until(  # the index is there: Material then says what to do
             "() => !/nitializ|nicializ/.test("
             "document.querySelector('.md-search-result__meta').textContent)"
         )
-        self.page.keyboard.type(words)
+        self.page.keyboard.insert_text(words)
+        self.page.keyboard.press("End")
         results = self.page.locator(".md-search-result__link")
         results.first.wait_for()
-        # All at once: the list is made anew with each letter that the page has not answered yet.
         return [str(address) for address in results.evaluate_all("all => all.map(a => a.href)")]
 
 

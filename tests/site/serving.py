@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def copy_workbook(folder: Path) -> Path:
 def serve_live(book: Path, only: str = "en") -> Iterator[str]:
     """Run `mkdocs serve` in `book` as `make serve ONLY=…` does; yield its address once it answers.
 
-    The port is whichever is free.
+    The port is whichever is free. What mkdocs said is in served.log afterwards.
     """
     port = free_port()
     with (book / "served.log").open("w") as log:
@@ -64,7 +64,7 @@ def serve_live(book: Path, only: str = "en") -> Iterator[str]:
             yield f"http://127.0.0.1:{port}/"
         finally:
             server.terminate()
-            server.communicate(timeout=LIMIT)
+            log.write("".join(output) + server.communicate(timeout=LIMIT)[1])
 
 
 def get(address: str) -> str:
@@ -73,14 +73,23 @@ def get(address: str) -> str:
         return str(answer.read().decode())
 
 
-def seconds_to_page(book: Path, address: str, sentence: str, source: str = NOTE) -> float:
-    """Save a sentence at a page's end; return the seconds until the served page shows it."""
+def seconds_to_page(
+    book: Path,
+    address: str,
+    sentence: str,
+    source: str = NOTE,
+    change: Callable[[str], str] = str,
+) -> float:
+    """Save a sentence at a page's end; return the seconds until the served page shows it.
+
+    `change` changes the page's text in the same save.
+    """
     place = f"{address}{source.removeprefix('docs/')}/"
     page = get(place)
     assert sentence not in page
     epoch, request = re.findall(r"livereload\((\d+), (\d+)\)", page)[0]
-    with (book / f"{source}.md").open("a") as note:
-        note.write(f"\n{sentence}\n")
+    file = book / f"{source}.md"
+    file.write_text(f"{change(file.read_text('utf-8'))}\n{sentence}\n", "utf-8")
     began = time.monotonic()
     get(f"{address}livereload/{epoch}/{request}")  # answers once a newer build is served
     assert sentence in get(place)

@@ -66,6 +66,63 @@ def test_a_saved_change_of_the_whole_workbook_is_found(tmp_path: Path) -> None:
         assert internal_references(address) == links > 0
 
 
+def read_served_files(folder: Path, address: str) -> dict[str, bytes]:
+    """Return the files that mkdocs serves at `address`, without it, from a folder in `folder`."""
+    (site,) = folder.glob("mkdocs_*")
+    files = (file for file in site.rglob("*") if file.is_file() and file.suffix != ".gz")
+    return {
+        file.relative_to(site).as_posix(): file.read_bytes().replace(address.encode(), b"")
+        for file in files
+    }
+
+
+def rename_and_add_card(text: str) -> str:
+    """Return a page's text with another title and one more recall card."""
+    renamed = re.sub(r"^(title: |# )(?=\S)", r"\1New ", text, flags=re.MULTILINE)
+    return f'{renamed}\n??? question saved-just-now "What is new?"\n    This card.\n'
+
+
+def check_rebuilt_as_built(
+    book: Path, folder: Path, sources: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Save changes one after another; the served files must be those of a fresh build."""
+    for name in ("rebuilt", "fresh"):
+        monkeypatch.setenv("TMPDIR", str(temporary := folder / name))
+        temporary.mkdir()
+        with serve_live(book) as address:
+            if name == "rebuilt":
+                for source in sources:
+                    seconds_to_page(book, address, SENTENCE, source, rename_and_add_card)
+            files = read_served_files(temporary, address)
+        assert "keywords in `sections`" not in (book / "served.log").read_text()
+        if name == "rebuilt":
+            rebuilt = files
+    assert [name for name in files if files[name] != rebuilt.get(name)] == []
+    assert rebuilt.keys() == files.keys()
+
+
+def test_a_saved_page_is_built_as_a_fresh_build_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = make_site(Scratch(tmp_path / "scratch"))
+    check_rebuilt_as_built(book, tmp_path, ["experiments/01-scratch/note"], monkeypatch)
+
+
+@pytest.mark.ci
+def test_saved_pages_of_the_whole_workbook_are_built_as_a_fresh_build_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "book").mkdir()
+    book = copy_workbook(tmp_path / "book")
+    sources = [
+        "solutions/01-three-d",  # a neighbour that no menu has
+        "docs/theory/08-memory",
+        "docs/reference/glossary",
+        "experiments/35-reading-notes/fsdp-prefetch",
+    ]
+    check_rebuilt_as_built(book, tmp_path, sources, monkeypatch)
+
+
 def internal_references(address: str) -> int:
     """Return how many names on an API page link to where they are explained."""
     return get(f"{address}reference/api/data/").count("autorefs-internal")

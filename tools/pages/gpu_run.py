@@ -66,11 +66,12 @@ def _memory(metrics: list[dict[str, Any]], words: dict[str, Any]) -> str:
         numbers = [words["none"]] * 3
         if metric["value"]:
             over = metric["counted"] / metric["value"] - 1
-            numbers = [f"{metric['value']:.2f}", f"{metric['held']:.2f}", f"{over:+.1%}"]
+            numbers = [f"{metric['value']:.2f}", f"{metric['held']:.2f}", f"{over * 100:+.1f} %"]
         peak, holds, over = numbers
         model = {"gpt": "GPT", "llama": "Llama"}[model]
         counted = f"{metric['counted']:.2f}"
-        rows.append([model, f"{batch} × {int(tokens):,}", counted, peak, holds, over])
+        tokens = f"{int(tokens):,}".replace(",", words["thousands"])
+        rows.append([model, f"{batch} × {tokens}", counted, peak, holds, over])
     return table(words["memory"], "<>>>>>", rows)
 
 

@@ -30,7 +30,7 @@ from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, recall_cards
 from sitelab.pages.allowed_classes import is_bench_page
-from sitelab.pages.rebuild_cache import RebuildCache
+from sitelab.pages.rebuild_cache import PageCache, RebuildCache
 from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
@@ -88,8 +88,11 @@ class Site:
         self._todays_cards = recall_cards.TodaysCards()
         self._wayfinding = Wayfinding()
         self._citations: dict[Path, dict[str, ResolvedCitation]] = {}
+        self._resolved: dict[tuple[str | int, ...], ResolvedCitation] = {}
+        self._citation_cards: dict[str, str] = {}
         self._cards: dict[Path, list[Card]] = {}
         self._full_outputs: dict[str, str] = {}
+        self._complete_outputs: PageCache[str] = PageCache()
         self._waiting: local_server.WaitingServer | None = None
 
     def on_startup(self, command: str, dirty: bool) -> None:
@@ -106,6 +109,8 @@ class Site:
             return config
         plugin: Any = config.plugins["i18n"]
         plugin.config.build_only_locale = only = self._options.serve
+        names: Any = config.plugins["mkdocstrings"]
+        names.config.enable_inventory = False  # it would lack the pages that aren't rendered again
         if not self._tree.folder.exists():  # the first build
             host, port = config.dev_addr
             try:
@@ -145,9 +150,10 @@ class Site:
         plugin: Any = config.plugins["i18n"]
         if plugin.building:
             return  # another language of the same build
+        edit_links.read_origin.cache_clear()
         self._contents.begin_build(_root(config))
         session = resolved.open_offline_session()
-        self._citations = resolved.resolve_citations(_root(config), session)
+        self._citations = resolved.resolve_citations(_root(config), session, self._resolved)
         languages = list(plugin.all_languages)
         self._cards = recall_cards.find_cards(_root(config), languages, session)
         session.cache.save()  # a page is parsed again only after it has changed
@@ -199,7 +205,9 @@ class Site:
         content = self._contents.get(source, root)
         for fault in content.faults:
             _log.warning("%s", fault.format(file, root))
-        live_citations.write_cards(content.cards, language, Path(config.site_dir))
+        live_citations.write_cards(
+            content.cards, language, Path(config.site_dir), self._citation_cards
+        )
         page.meta["mark"] = content.mark
         self._wayfinding.add(content.html, page)
         if uri == CHANGELOG:  # in English, also in the Spanish site
@@ -234,8 +242,12 @@ class Site:
     @event_priority(-200)
     def _complete_page(self, skeleton: str, page: Page, config: MkDocsConfig) -> str:
         """Complete the page: add mermaid's script and the policy."""
-        output = diagrams.add_scripts(self._full_outputs.pop(page.url), skeleton)
-        return add_policy(output, tuple(config.theme.dirs))
+        output = self._full_outputs.pop(page.url)
+
+        def complete() -> str:
+            return add_policy(diagrams.add_scripts(output, skeleton), tuple(config.theme.dirs))
+
+        return self._complete_outputs.get_or_make(page.url, (output, skeleton), complete)
 
     on_post_page = CombinedEvent(_give_skeleton, _complete_page)
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from notelab.book.evidence import CitedFile
-from notelab.cited import range_fit
+from notelab.cited import nearest_range
 from notelab.page.citation import format_citation
 
 NOTES, WORDS, CITATIONS, FILES = 1000, 500, 6, 7
@@ -31,8 +31,8 @@ def find_sound_citations(file: CitedFile, count: int, draw: random.Random) -> li
         if not names or last - first >= 12:
             continue
         name = draw.choice(names)
-        fits = range_fit.fits(outline, first, last, 40, {name})
-        if fits and range_fit.weakness(outline, first, last, {name}) is None:
+        fits = nearest_range.fits(outline, first, last, 40, {name})
+        if fits and nearest_range.weakness(outline, first, last, {name}) is None:
             citations.append((format_citation(file.path, first, last), name))
         if len(citations) == count:
             break

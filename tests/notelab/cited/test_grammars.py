@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from notelab.cited import outline, range_fit
+from notelab.cited import nearest_range, outline
 from tests.notelab.scratch import Scratch
 from tests.running import run_program
 
@@ -240,7 +240,10 @@ def accepted(path: str, first: str, last: str) -> bool:
     lines = [line.strip() for line in FILES[path].split("\n")]
     begin = next(n for n, line in enumerate(lines, 1) if line.startswith(first))
     end = next(n for n, line in enumerate(lines, 1) if n >= begin and line.startswith(last))
-    return range_fit.is_whole(file, begin, end) and range_fit.straddles(file, begin, end) is None
+    return (
+        nearest_range.is_whole(file, begin, end)
+        and nearest_range.straddles(file, begin, end) is None
+    )
 
 
 SYMBOLS = {

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from notelab.cited import outline, range_fit
+from notelab.cited import nearest_range, outline
 
 SOURCE = textwrap.dedent(
     '''\
@@ -143,7 +143,10 @@ def row(text: str, start: int = 0) -> int:
 def accepted(first: str, last: str) -> bool:
     begin = row(first)
     end = row(last, begin)
-    return range_fit.is_whole(FILE, begin, end) and range_fit.straddles(FILE, begin, end) is None
+    return (
+        nearest_range.is_whole(FILE, begin, end)
+        and nearest_range.straddles(FILE, begin, end) is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from notelab.cited import outline, range_fit
+from notelab.cited import nearest_range, outline
 from notelab.commands.citing import split_symbol
 from tests.notelab.scratch import Scratch, commit_all
 
@@ -30,8 +30,8 @@ def test_every_part_of_every_long_symbol_can_be_cited_and_no_statement_is_lost(
         parts = split_symbol(whole, symbol, max_lines)
         assert parts
         for part in parts:
-            assert range_fit.is_whole(whole, part.first, part.last)
-            assert range_fit.straddles(whole, part.first, part.last) is None
+            assert nearest_range.is_whole(whole, part.first, part.last)
+            assert nearest_range.straddles(whole, part.first, part.last) is None
             alone = part.symbol or not [
                 (first, last)
                 for first, last in whole.statements

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notelab.cited import outline, range_fit
+from notelab.cited import nearest_range, outline
 from tests.notelab.scratch import Scratch
 
 SOURCE = "def run(state):\n" + "".join(f"    state = step_{n}(state, common)\n" for n in range(30))
@@ -34,12 +34,12 @@ def test_one_rare_name_among_common_ones_is_enough(crowded: Scratch) -> None:
 
 def test_where_few_statements_are_near_nothing_is_judged() -> None:
     few = outline.of_file("a.py", b"common = 1\ncommon += 1\ncommon += 2\n")
-    assert range_fit.weakness(few, 2, 2, {"common"}) is None
+    assert nearest_range.weakness(few, 2, 2, {"common"}) is None
 
 
 def test_of_a_text_without_structure_the_lines_are_counted() -> None:
     data = b"common word\n" * 15 + b"common, and telling\n"
     plain = outline.of_file("a.md", data)
-    weak = range_fit.weakness(plain, 16, 16, {"common"})
+    weak = nearest_range.weakness(plain, 16, 16, {"common"})
     assert weak is not None and (weak.count, weak.statements, weak.better) == (15, 15, ["telling"])
-    assert range_fit.weakness(plain, 16, 16, {"common", "telling"}) is None
+    assert nearest_range.weakness(plain, 16, 16, {"common", "telling"}) is None

@@ -159,6 +159,9 @@ def test_misuse_is_told_what_to_do(world: World) -> None:
         axis.send(x, world.rank)
     with pytest.raises(ValueError, match="is not on the other axis"):
         world.axis("other", [r for r in range(world.size) if r != world.rank])
+    for ranks in ([world.rank, world.size], [world.rank, world.rank], [-1, world.rank]):
+        with pytest.raises(ValueError, match="name each rank once, from 0 to"):  # not a hang
+            world.axis("other", ranks)
     with pytest.raises(ValueError, match='choose from "torch", "fast-gloo", "shared-memory"'):
         world.axis("test", range(world.size), link="carrier pigeon")
 

@@ -119,7 +119,6 @@ def test_an_open_card_stays_in_a_window_that_changes_its_size(open_reader: OpenR
     reader.page.evaluate(FOCUS, [3, "center"])
     reader.until("() => document.querySelector('a.citation[aria-expanded]')")
     reader.resize(720, 450)
-    reader.page.evaluate("() => new Promise(done => requestAnimationFrame(() => done()))")
     box = reader.page.evaluate(PLACE)
     assert box["wide"] <= 720
     card_box = reader.page.locator(".citation-card:not(.citation-card--open)").bounding_box()

@@ -8,7 +8,7 @@ import pytest
 
 from sitelab.figures.embed import load_words
 from tests.site.figures.test_figures import PLACES, TURN
-from tests.site.reader import OpenReader, Reader
+from tests.site.reader import TWO_FRAMES, OpenReader, Reader
 
 # Settings with which each figure is at its largest.
 LARGEST: dict[str, dict[str, Any]] = {
@@ -132,7 +132,7 @@ def test_a_schedule_that_becomes_too_wide_gets_an_edge(open_reader: OpenReader) 
     track = page.locator("#figure-schedule .play-scroll")
     assert track.get_attribute("data-more") is None
     page.evaluate(TURN, ["schedule", [[*LARGEST["schedule"].items()]]])
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(TWO_FRAMES)
     assert track.get_attribute("data-more") == "end"
     fade = "track => getComputedStyle(track).maskImage"
     assert "calc(100% - 40px)" in track.evaluate(fade)  # 2rem of its end are pale
@@ -313,11 +313,3 @@ def test_the_calculator_leads_with_its_verdict_and_is_not_much_longer_than_a_win
     wide = "figure => [...figure.querySelectorAll('details')].every(part => {" \
            "part.open = true; return part.scrollWidth <= part.clientWidth; })"  # fmt: skip
     assert figure.evaluate(wide)
-
-
-def test_every_figure_says_what_to_try(telephone: tuple[Reader, str]) -> None:
-    reader, home = telephone
-    words = load_words("es" if home else "en")
-    for name, place in (PLACES | {"trace": "theory/10-reading-a-trace/"}).items():
-        sentence = reader.read(home + place).locator(f"#figure-{name} > .play-try")
-        assert sentence.text_content() == words[name]["try"]

@@ -12,7 +12,7 @@ from notelab.audit.dating import History, read_history
 from notelab.audit.judge import State, Verdict, fits_at, judge
 from notelab.audit.mentions import Mention, find_mentions
 from notelab.audit.repository import Repository, open_repository
-from notelab.cited.range_fit import find_symbols
+from notelab.cited.nearest_range import find_symbols
 from notelab.errors import NotelabError, display_path
 from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates, move_with_label, replace

@@ -14,7 +14,7 @@ from notelab.repin.other_files import OtherFiles
 from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import MAX_FILE_BYTES
 from notelab.sources.git.command import GitCommand, find_git_dir
-from notelab.sources.git.tree import explain_shallowness
+from notelab.sources.git.files import explain_shallowness
 
 _MAX_OLDER = 12  # versions of a file that are searched for the one that was read
 

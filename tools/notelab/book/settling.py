@@ -14,7 +14,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
-from notelab.cited.range_fit import find_symbols
+from notelab.cited.nearest_range import find_symbols
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
@@ -185,7 +185,7 @@ class Settling:
         ran = git.run("cat-file", "blob", f"{full}:{citation.path}") if git else None
         if ran is None or ran.status or settled == citation:
             return settled
-        from notelab.sources.git.tree import offer_from_worktree
+        from notelab.sources.git.files import offer_from_worktree
 
         root = Path(source.local_repository)
         answer = offer_from_worktree(root, {citation.path: None})[citation.path]

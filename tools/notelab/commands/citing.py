@@ -8,7 +8,7 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import CheckSession, Workbook, open_lab
-from notelab.cited import range_fit
+from notelab.cited import nearest_range
 from notelab.cited.outline import Outline, Symbol
 from notelab.errors import NotelabError
 from notelab.lab import pins
@@ -110,7 +110,7 @@ def _read_files(book: Workbook, source: str, paths: list[str]) -> list[CitedFile
 
 
 def _find_symbols_in(file: CitedFile, name: str) -> list[Symbol]:
-    return range_fit.find_symbols(file.outline, name) if file.outline else []
+    return nearest_range.find_symbols(file.outline, name) if file.outline else []
 
 
 def _explain_no_symbol(files: list[CitedFile], name: str, source: str) -> list[str]:
@@ -179,8 +179,8 @@ def split_symbol(outline: Outline, whole: Symbol, max_lines: int) -> list[Part]:
             parts
             and not (piece.symbol or parts[-1].symbol)
             and joined.lines <= (max_lines if is_adjacent else max_lines // 2)
-            and range_fit.is_whole(outline, joined.first, joined.last)
-            and range_fit.straddles(outline, joined.first, joined.last) is None
+            and nearest_range.is_whole(outline, joined.first, joined.last)
+            and nearest_range.straddles(outline, joined.first, joined.last) is None
         ):
             parts[-1] = joined
         else:
@@ -206,7 +206,7 @@ def _split_body(outline: Outline, header: int, last: int, max_lines: int) -> lis
         if inner:
             # The header of a statement is joined with its first inner part, if that fits.
             opened = Part(piece.first, inner[0].last)
-            whole = range_fit.is_whole(outline, opened.first, opened.last)
+            whole = nearest_range.is_whole(outline, opened.first, opened.last)
             parts += [opened, *inner[1:]] if whole and opened.lines <= max_lines else inner
         else:
             parts.append(piece)

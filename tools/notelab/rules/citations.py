@@ -14,7 +14,7 @@ from notelab.lines import is_anchor, names_in
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
 from notelab.page.permalink import normalize_repository
-from notelab.rules import fit
+from notelab.rules import ranges
 from notelab.rules.citation_context import CitationContext
 from notelab.rules.constraints import PageQuotation, find_quotations
 from notelab.rules.locked import LockJudge
@@ -124,7 +124,7 @@ class Judge:
             )
         proved = file.state is State.PROVED
         context.moved_from = self.lock.find_moved_from(file, citation, context.page)
-        misfits, structured = fit.judge(context, file, self._cache) if proved else ([], True)
+        misfits, structured = ranges.judge(context, file, self._cache) if proved else ([], True)
         findings += misfits
         # A range that does not fit must be fixed first, so what the lock says is not reported.
         findings = findings or list(self.lock.findings(context, file))

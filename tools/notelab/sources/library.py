@@ -93,13 +93,13 @@ class Library:
         """Ask the providers in order, each for the files that no provider before it delivered."""
         source = batch.source
         if source.commit == WORKTREE:
-            from notelab.sources.git.tree import offer_from_worktree
+            from notelab.sources.git.files import offer_from_worktree
 
             root = Path(source.local_repository)
             batch.take("the working tree", partial(offer_from_worktree, root))
             return
         if batch.wanted and (mirror := self._clone_of(source)):
-            from notelab.sources.git.tree import offer_from_mirror
+            from notelab.sources.git.files import offer_from_mirror
 
             batch.take(f"mirror {mirror}", partial(offer_from_mirror, mirror, source))
         if not batch.wanted or source.local_repository:
@@ -195,7 +195,7 @@ class Library:
 
     def list_names(self, source: Source) -> list[str]:
         """Return the paths of a source that a clone on disk, or the working tree, has."""
-        from notelab.sources.git.tree import list_names, list_worktree
+        from notelab.sources.git.files import list_names, list_worktree
 
         if source.commit == WORKTREE:
             return list_worktree(Path(source.local_repository))

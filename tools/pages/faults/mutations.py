@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from notelab.book.evidence import CitedFile, State
+from notelab.cited.nearest_range import ends_well
 from notelab.cited.outline import FUNCTION
-from notelab.cited.range_fit import ends_well
 from notelab.page.citation import Citation, format_citation
 from pages.faults.book import OUTSIDE_THE_WHEELS, RANGE_CODES, Book, Mutation
 

@@ -152,10 +152,15 @@ class World:
                 "shared-memory" for ranks of one host; by default the world's link.
 
         Raises:
-            ValueError: this rank is not among `ranks`, there is no such link, or the link can't
-                carry tensors of the world's device.
+            ValueError: this rank is not among `ranks`, the world has no such rank, one comes twice,
+                there is no such link, or the link can't carry tensors of the world's device.
         """
         members = tuple(ranks)
+        if len({*members} & {*range(self.size)}) < len(members):
+            raise ValueError(
+                f"the {name} axis {list(members)} of a world of {self.size} ranks: name each rank "
+                f"once, from 0 to {self.size - 1}"
+            )
         if self.rank not in members:
             raise ValueError(f"rank {self.rank} is not on the {name} axis {list(members)}")
         link = link or self.link

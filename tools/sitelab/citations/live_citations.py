@@ -59,13 +59,24 @@ def link_citations(
     return cards
 
 
-def write_cards(cards: dict[str, ResolvedCitation], language: str, site: Path) -> None:
-    """Write the cards that don't exist yet into the folder that the site is built into."""
+def write_cards(
+    cards: dict[str, ResolvedCitation],
+    language: str,
+    site: Path,
+    rendered: dict[str, str] | None = None,
+) -> None:
+    """Write the cards that don't exist yet into the folder that the site is built into.
+
+    `rendered` has the cards of earlier builds, by file name; this call uses it and adds to it.
+    """
+    rendered = {} if rendered is None else rendered
     for name, citation in cards.items():
         file = site / FOLDER / name
         if not file.is_file():
+            if name not in rendered:
+                rendered[name] = card.render_card(citation, language)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(card.render_card(citation, language), encoding="utf-8")
+            file.write_text(rendered[name], encoding="utf-8")
 
 
 def make_mark(html: str) -> str:

@@ -63,9 +63,16 @@ def open_offline_session() -> CheckSession:
 
 
 def resolve_citations(
-    root: Path, session: CheckSession | None = None
+    root: Path,
+    session: CheckSession | None = None,
+    resolved: dict[tuple[str | int, ...], ResolvedCitation] | None = None,
 ) -> dict[Path, dict[str, ResolvedCitation]]:
     """Return the citations, by their text, of each page that a lab below `root` proves.
+
+    Args:
+        root: the repository's folder.
+        session: reads the labs; None opens one.
+        resolved: what earlier calls have resolved; this call uses it and adds to it.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
@@ -73,18 +80,22 @@ def resolve_citations(
     session = session or open_offline_session()
     pages: dict[Path, dict[str, ResolvedCitation]] = {}
     decoded: dict[str, Lines] = {}
+    resolved = {} if resolved is None else resolved
     for folder in labs_below(root):
         book = open_lab(folder, session)
         for view in book.views:
             if view.note:
                 pages.setdefault(view.page.path.resolve(), {}).update(
-                    _resolve_note(book, view.note, decoded)
+                    _resolve_note(book, view.note, decoded, resolved)
                 )
     return pages
 
 
 def _resolve_note(
-    book: Workbook, note: Note, decoded: dict[str, Lines]
+    book: Workbook,
+    note: Note,
+    decoded: dict[str, Lines],
+    resolved: dict[tuple[str | int, ...], ResolvedCitation],
 ) -> Iterator[tuple[str, ResolvedCitation]]:
     for citation in note.citations:
         if not is_usable(citation):
@@ -94,9 +105,10 @@ def _resolve_note(
             continue
         table, commit = book.lab.sources[file.source], book.pins[file.source].commit
         first, last = citation.first, citation.last
-        yield (
-            citation.text,
-            ResolvedCitation(
+        lines = (citation.path, first, last)
+        key = (file.source, table.url, table.release, table.licence, commit, file.blob, *lines)
+        if key not in resolved or resolved[key].text is None:  # the store may have the text by now
+            resolved[key] = ResolvedCitation(
                 source=file.source,
                 path=citation.path,
                 first=first,
@@ -108,8 +120,8 @@ def _resolve_note(
                 permalink=make_permalink(table.url, commit, citation.path, first, last),
                 statements=enclosing_statements(file.outline, len(file.lines), first, last),
                 text=_decode_lines(file, last, decoded),
-            ),
-        )
+            )
+        yield citation.text, resolved[key]
 
 
 def _decode_lines(file: CitedFile, last: int, decoded: dict[str, Lines]) -> Lines | None:

@@ -6,6 +6,7 @@ below docs/, where notes aren't.
 
 import re
 from configparser import ConfigParser, Error
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,7 +24,7 @@ def find_base(root: Path, configured: str) -> str:
         configured: the address in the configuration; if it is "", the address is derived from the
             clone's `origin`.
     """
-    return configured.rstrip("/") + "/" if configured else derive_base(_read_origin(root))
+    return configured.rstrip("/") + "/" if configured else derive_base(read_origin(root))
 
 
 def name_repository(markdown: str, root: Path, configured: str | None) -> str:
@@ -32,7 +33,7 @@ def name_repository(markdown: str, root: Path, configured: str | None) -> str:
     It is `repo_url` of mkdocs.yml, or else the clone's `origin` on a known host. What the page says
     between the marks `address`, for readers who must find it themselves, is left out then.
     """
-    match = _ADDRESS.fullmatch(_read_origin(root))
+    match = _ADDRESS.fullmatch(read_origin(root))
     origin = f"https://{match[1]}/{quote(match[2])}" if match and match[1] in _HOSTS else ""
     if address := configured or origin:
         markdown = _UNKNOWN_ADDRESS.sub("", markdown)
@@ -40,7 +41,9 @@ def name_repository(markdown: str, root: Path, configured: str | None) -> str:
     return markdown
 
 
-def _read_origin(root: Path) -> str:
+@cache  # each page asks; a build begins with `read_origin.cache_clear()`
+def read_origin(root: Path) -> str:
+    """Return the address of the clone's `origin`, or ""."""
     config = ConfigParser(strict=False, interpolation=None)
     try:
         config.read(root / ".git" / "config", "utf-8")

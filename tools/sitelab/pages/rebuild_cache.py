@@ -46,9 +46,9 @@ class RebuildCache:
     def cache_outputs(self, env: Environment) -> None:
         """Make the templates of `env` use the latest output of pages.
 
-        It depends on the page and on the menu, which has the neighbours' titles too.
+        It depends on the page, on the menu and on the page's neighbours, which no menu may have.
         """
-        outputs = self._outputs
+        outputs, menus = self._outputs, dict[int, str]()
 
         class CachedTemplate(Template):
             def render(self, context: dict[str, Any]) -> str:
@@ -56,7 +56,9 @@ class RebuildCache:
                 if page is None:  # of the sitemap and the page of errors
                     return fill(context)
                 values = (page.content, page.title, repr(page.meta), page.edit_url)
-                key = (str(context["nav"]), *values)
+                nav = context["nav"]
+                menu = menus.get(id(nav)) or menus.setdefault(id(nav), str(nav))
+                key = (menu, repr(page.previous_page), repr(page.next_page), *values)
                 return outputs.get_or_make(page.url, key, lambda: fill(context))
 
         env.template_class = CachedTemplate

@@ -9,6 +9,7 @@ a card has the same formulas and links there as on its own page.
 
 import posixpath
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from mkdocs.utils import get_relative_url
 from notelab.book.discovery import labs_below
 from notelab.book.workbook import CheckSession
 from notelab.recall.cards import Card, collect_cards
+from sitelab.pages.rebuild_cache import PageCache
 from sitelab.pages.tree import Element, parse
 
 PAGES = {"docs/cards.md", "docs/cards.es.md"}
@@ -58,8 +60,9 @@ class TodaysCards:
     """Collects the cards of all pages of a language, and writes them into the page of cards."""
 
     def __init__(self) -> None:
-        self._cards: dict[str, dict[str, tuple[str, list[Element]]]] = {}
+        self._contents: dict[str, dict[str, tuple[str, str]]] = {}  # titles and HTML of pages
         self._pages: dict[str, Page] = {}
+        self._rendered: PageCache[str] = PageCache()
 
     def add(self, html: str, page: Page, language: str) -> str:
         """Take a page's cards from its content; return the content.
@@ -71,9 +74,10 @@ class TodaysCards:
             page.meta["cards"] = True
             before, heading, after = html.partition("<h2")
             return f"{before}{_PLACE}{heading}{after}"
+        contents = self._contents.setdefault(language, {})
+        contents.pop(page.url, None)
         if "data-recall" in html:
-            cards = [e for e in parse(html).descendants() if "data-recall" in e.attributes]
-            self._cards.setdefault(language, {})[page.url] = (str(page.title), cards)
+            contents[page.url] = str(page.title), html
         return html
 
     def fill(self) -> None:
@@ -82,15 +86,19 @@ class TodaysCards:
             file = Path(page.file.abs_dest_path)
             text = file.read_text("utf-8") if file.is_file() else ""
             if _PLACE in text:
-                every = self._cards.get(language, {}).items()
-                items = "".join(_render(*each, page) for each in every)
+                items = "".join(
+                    self._rendered.get_or_make(
+                        url, (*content, page.meta["mark"]), partial(_render, url, *content, page)
+                    )
+                    for url, content in self._contents[language].items()
+                )
                 filled = _PLACE.replace("></", f">{items}</")
                 file.write_text(text.replace(_PLACE, filled), "utf-8")
 
 
-def _render(url: str, titled_cards: tuple[str, list[Element]], page: Page) -> str:
+def _render(url: str, title: str, html: str, page: Page) -> str:
     """Return a page's cards for the page of cards, each below a link to where it comes from."""
-    title, cards = titled_cards
+    cards = [e for e in parse(html).descendants() if "data-recall" in e.attributes]
     link = f'<a href="{escape(get_relative_url(url, page.url))}">{escape(title)}</a>'
     for card in cards:
         for element in card.descendants():

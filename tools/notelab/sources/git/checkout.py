@@ -6,7 +6,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 
 from notelab.sources.answers import Source, SourceError, is_commit
-from notelab.sources.git import tree as git_tree
+from notelab.sources.git import files as git_files
 from notelab.sources.git.command import NETWORK, GitCommand, find_git_dir
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.git.url import check_url
@@ -83,14 +83,14 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
         reasons.append(_fetch(GitCommand(git_dir, "file"), clone.as_uri(), source.commit))
     elif mirror:
         reasons.append(f"mirror {mirror}: no git repository")
-    if not git_tree.has_commit(local_git, source.commit) and not offline:
+    if not git_files.has_commit(local_git, source.commit) and not offline:
         try:
             HostProbe().check(source.url)
             (git_dir / "shallow.lock").unlink(missing_ok=True)  # of a fetch that was ended
             reasons.append(_fetch(GitCommand(git_dir, NETWORK), "origin", source.commit))
         except SourceError as fault:
             reasons.append(str(fault))
-    if not git_tree.has_commit(local_git, source.commit):
+    if not git_files.has_commit(local_git, source.commit):
         why = "; ".join(reason for reason in reasons if reason) or "offline, and no mirror"
         raise SourceError(
             f"no provider has the whole tree of {source.name}: {why}",

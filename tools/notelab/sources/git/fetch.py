@@ -19,7 +19,7 @@ from notelab.sources.answers import (
     Wanted,
     is_commit,
 )
-from notelab.sources.git import tree as git_tree
+from notelab.sources.git import files as git_files
 from notelab.sources.git.command import NETWORK, GitCommand
 from notelab.sources.git.probe import HostProbe
 from notelab.sources.git.url import check_url, endpoint, host_of
@@ -58,7 +58,7 @@ class Remote:
             check_url(source.url)
             place = self._place(source.url)
             return endpoint(source.url) is None or (
-                place.is_dir() and git_tree.has_commit(GitCommand(place), source.commit)
+                place.is_dir() and git_files.has_commit(GitCommand(place), source.commit)
             )
         return False
 
@@ -69,7 +69,7 @@ class Remote:
             SourceError: the remote can't be reached, or it refuses to send the commit.
         """
         with self._asking(source), self._repository(source.url) as git:
-            is_new = not git_tree.has_commit(git, source.commit)
+            is_new = not git_files.has_commit(git, source.commit)
             if is_new:
                 self._fetch_commit(git, source)
             missing = _list_missing(git, source.commit, wanted)
@@ -79,7 +79,7 @@ class Remote:
             if is_new or missing:
                 with suppress(SourceError):  # the files were fetched all the same
                     self._ask_for_tag(git, source)
-            return git_tree.read(git, source.commit, wanted, f"git {host_of(source.url)}")
+            return git_files.read(git, source.commit, wanted, f"git {host_of(source.url)}")
 
     def tag(self, source: Source) -> TagCommit | None:
         """Return the commit that the source's release tag names, asked for once in this run.
@@ -114,7 +114,7 @@ class Remote:
             SourceError: the remote can't be asked, or has no such commit.
         """
         with self._repository(url) as git:
-            if not git_tree.has_commit(git, identity):
+            if not git_files.has_commit(git, identity):
                 self._fetch_commit(git, Source(name="", url=url, commit=identity))
             return git.run("rev-parse", f"{identity}^{{commit}}").text
 
@@ -128,7 +128,7 @@ class Remote:
             for narrowing in ("--filter=blob:none", "--no-filter"):
                 options = (*_FETCH, "--depth=1", narrowing, "origin", ref)
                 ran = _with_network(git).run(*options, timeout=_SECONDS)
-                if ran.status == 0 and git_tree.has_commit(git, source.commit):
+                if ran.status == 0 and git_files.has_commit(git, source.commit):
                     return
                 why = why or ran.why()
                 if ran.status < 0:  # git took too long, or was ended
@@ -202,8 +202,8 @@ def _list_refs(git: GitCommand, url: str, *patterns: str) -> dict[str, str]:
 
 def _list_missing(git: GitCommand, commit: str, wanted: Wanted) -> list[str]:
     """Return the ids of the wanted regular files whose contents the repository lacks."""
-    entries = git_tree.list_entries(git, commit, wanted).values()
-    blobs = {blob for mode, blob in entries if mode.startswith(git_tree.REGULAR)}
+    entries = git_files.list_entries(git, commit, wanted).values()
+    blobs = {blob for mode, blob in entries if mode.startswith(git_files.REGULAR)}
     # Listed all at once: git would look for a missing object on the remote.
     listed = git.run("cat-file", "--batch-all-objects", "--batch-check=%(objectname)", timeout=300)
     return sorted(blobs - set(split_lines(listed.text)))

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from notelab.cited import outline, range_fit
+from notelab.cited import nearest_range, outline
 
 SOURCE = textwrap.dedent(
     '''\
@@ -96,21 +96,21 @@ def test_the_outline_names_symbols_with_decorators_and_comments() -> None:
 )
 def test_a_range_of_whole_statements_in_one_symbol_fits(start: str, end: str) -> None:
     first, last = row(start), max(n for n, line in enumerate(SOURCE.split("\n"), 1) if end in line)
-    assert range_fit.straddles(FILE, first, last) is None
-    assert range_fit.starts_well(FILE, first)
-    assert range_fit.ends_well(FILE, last)
+    assert nearest_range.straddles(FILE, first, last) is None
+    assert nearest_range.starts_well(FILE, first)
+    assert nearest_range.ends_well(FILE, last)
 
 
 @pytest.mark.parametrize(
     "start", ["# in two lines", "@again", "    1,", "More.", "    beta", "else:", "        gamma,"]
 )
 def test_a_range_may_not_begin_inside_a_statement_or_comment(start: str) -> None:
-    assert not range_fit.starts_well(FILE, row(start))
+    assert not nearest_range.starts_well(FILE, row(start))
 
 
 @pytest.mark.parametrize("end", ["# why gamma", "else:", "gamma = alpha", "More.", "def first"])
 def test_a_range_may_not_end_inside_a_statement_or_on_a_comment(end: str) -> None:
-    assert not range_fit.ends_well(FILE, row(end))
+    assert not nearest_range.ends_well(FILE, row(end))
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_a_range_may_not_end_inside_a_statement_or_on_a_comment(end: str) -> Non
 def test_a_range_may_not_cross_from_one_symbol_into_the_next(
     start: str, end: str, crossed: str
 ) -> None:
-    symbol = range_fit.straddles(FILE, row(start), row(end))
+    symbol = nearest_range.straddles(FILE, row(start), row(end))
     assert symbol is not None
     assert symbol.name == crossed
 
 
 def test_the_nearest_range_that_fits_holds_an_anchor() -> None:
     off = row("return delta") + 1
-    assert range_fit.nearest(FILE, off, off, 40, {"delta"}) == (off - 1, off - 1)
-    assert range_fit.nearest(FILE, off, off, 40, {"nowhere"}) is None
+    assert nearest_range.nearest(FILE, off, off, 40, {"delta"}) == (off - 1, off - 1)
+    assert nearest_range.nearest(FILE, off, off, 40, {"nowhere"}) is None
 
 
 STRINGS = textwrap.dedent(
@@ -186,5 +186,5 @@ def test_a_file_that_no_reader_can_parse_has_lines_and_names_and_no_structure() 
 
 def test_of_equally_rare_names_an_identifier_is_proposed_before_a_word() -> None:
     plain = outline.of_file("a.md", b"common word\n" * 15 + b"common, and telling a_name\n")
-    weak = range_fit.weakness(plain, 16, 16, {"common"})
+    weak = nearest_range.weakness(plain, 16, 16, {"common"})
     assert weak is not None and weak.better == ["a_name", "telling"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile
 from notelab.cache import CacheFile
-from notelab.cited import range_fit
+from notelab.cited import nearest_range
 from notelab.cited.outline import Outline
 from notelab.finding import Finding
 from notelab.page.citation import Citation, format_citation
@@ -55,7 +55,7 @@ def findings(context: CitationContext, file: CitedFile) -> Iterator[Finding]:
     if outline.structured:
         yield from _check_structure(context, outline)
     if context.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        places = range_fit.find_names(outline, context.anchors)
+        places = nearest_range.find_names(outline, context.anchors)
         places_text = ", ".join(f"`{name}` at L{row}" for name, row in places)
         anchors_elsewhere = f"in this file: {places_text}; " if places_text else ""
         yield not_anchored(context, anchors_elsewhere + _suggest_fix(context, outline))
@@ -65,7 +65,7 @@ def findings(context: CitationContext, file: CitedFile) -> Iterator[Finding]:
 
 def _check_structure(context: CitationContext, outline: Outline) -> Iterator[Finding]:
     citation = context.citation
-    symbol = range_fit.straddles(outline, citation.first, citation.last)
+    symbol = nearest_range.straddles(outline, citation.first, citation.last)
     if symbol:
         yield context.finding(
             "N207",
@@ -74,13 +74,13 @@ def _check_structure(context: CitationContext, outline: Outline) -> Iterator[Fin
             found=_describe_ends(outline, citation),
             help=_suggest_fix(context, outline),
         )
-    elif not range_fit.is_whole(outline, citation.first, citation.last):
+    elif not nearest_range.is_whole(outline, citation.first, citation.last):
         problems = []
-        if not range_fit.starts_well(outline, citation.first):
+        if not nearest_range.starts_well(outline, citation.first):
             problems.append(
                 f"begins at line {citation.first}, which is not the first line of a statement"
             )
-        if not range_fit.ends_well(outline, citation.last):
+        if not nearest_range.ends_well(outline, citation.last):
             problems.append(
                 f"ends at line {citation.last}, which is not the last line of a statement"
             )
@@ -103,12 +103,13 @@ def _describe_ends(outline: Outline, citation: Citation) -> str:
 def _check_anchor(context: CitationContext, outline: Outline) -> Iterator[Finding]:
     citation = context.citation
     kind = "statements" if outline.structured else "lines"
-    if weak := range_fit.weakness(outline, citation.first, citation.last, context.anchors):
+    if weak := nearest_range.weakness(outline, citation.first, citation.last, context.anchors):
         yield context.finding(
             "N215",
             f"every name that the text gives from `{citation.text}` is common in the lines around",
-            expected=f"one name of the cited lines that is in at most {range_fit.COMMON:.0%} of "
-            f"the {kind} within {range_fit.NEAR_BY} lines",
+            expected="one name of the cited lines that is in at most "
+            f"{nearest_range.COMMON:.0%} of "
+            f"the {kind} within {nearest_range.NEAR_BY} lines",
             found=f"the rarest, `{weak.name}`, is in {weak.count} of {weak.statements}",
             help=f"also name one of {format_names(weak.better)}" if weak.better else "",
         )
@@ -131,7 +132,7 @@ def _suggest_fix(context: CitationContext, outline: Outline) -> str:
         return context.fix_hint
     citation = context.citation
     hints = [f"the lock knows `{context.moved_from}` on this page"] if context.moved_from else []
-    nearest_fit = range_fit.nearest(
+    nearest_fit = nearest_range.nearest(
         outline, citation.first, citation.last, context.max_lines, context.anchors
     )
     if nearest_fit:
