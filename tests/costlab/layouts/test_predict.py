@@ -173,7 +173,8 @@ def test_fits_and_predict_refuse_the_same_in_the_same_words(wrong: str) -> None:
         ),
         (["--network=nan"], "network = nan: choose Gbit/s from 0"),
         (["--recompute=alternate"], "choose --zero 3"),
-        (["--search", "--tensor=3"], "no layout of 64 ranks can cut this model"),
+        (["--search", "--tensor=3"], "tensor × stages × context = 24 does not divide 64"),
+        (["--search", "--global-batch=3"], "do not divide a global batch of 3"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(more: list[str], said: str) -> None:

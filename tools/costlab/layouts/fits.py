@@ -86,11 +86,11 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
     if it is too close to say.
     """
     try:
-        model, plan = _read(named)
-        own_runs = []
-        for text in measured:
-            own, gib = parse_measured(text, "gib", named)
-            own_runs.append((worst_rank(*_read(own)), gib * GIB))
+        model, plan = read_layout(named)
+        own_runs = [
+            (worst_rank(*read_layout(own)), gib * GIB)
+            for own, gib in parse_measured(measured, "gib", named)
+        ]
     except LayoutError as fault:
         raise click.UsageError(str(fault)) from None
     room, stages = usable_bytes(card), memory.all_ranks(model, plan)
@@ -123,10 +123,6 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
     else:
         _show(report)
     return int(verdict != "fits")
-
-
-def _read(named: dict[str, Any]) -> tuple[Model, Plan]:
-    return read_layout(named, PROGRAMS[named["program"]])
 
 
 def _show(report: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ that cannot cut its model.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 RECOMPUTE = ("none", "selective", "alternate", "full")
@@ -254,6 +255,7 @@ def pieces_with_ends(layers: int, pieces: int) -> tuple[int, ...]:
     return (each - 1, *(each,) * (pieces - 2), each - 1)
 
 
+@lru_cache(64)
 def layers_of_stages(model: Model, plan: Plan) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the layers of each chunk of each stage, counted from 0."""
     pieces = plan.stages * plan.chunks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -63,36 +63,36 @@ def layout_options(measured: str, *tables: str) -> Callable[[Command], Command]:
     return add
 
 
-def parse_measured(text: str, unit: str, named: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-    """Return the options of an own run and its number, of `41.3` or `tensor=4,…,gib=41.3`.
+def parse_measured(
+    texts: Iterable[str], unit: str, named: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], float]]:
+    """Yield the options of each own run and its number, of `41.3` or `tensor=4,…,gib=41.3`.
 
     Raises:
         LayoutError: a name or a number is impossible.
     """
     kinds = {param.name: param.type for param in click.get_current_context().command.params}
-    own: dict[str, Any] = {}
-    for part in (text if "=" in text else f"{unit}={text}").split(","):
-        key, _, value = part.partition("=")
-        name = key.strip().replace("-", "_")
-        refuse(((name not in named and name != unit) or name in own,
-                f"--measured {text!r}: write {unit}=NUMBER after NAME=VALUE,… with the names of "
-                f"options, each once, as tensor=4,micro_batch=2,{unit}=41.3"))  # fmt: skip
-        try:
-            own[name] = kinds.get(name, click.FLOAT).convert(value.strip(), None, None)
-        except click.BadParameter as fault:
-            raise LayoutError(f"--measured {text!r}: {name}: {fault.message}") from None
-    measured = own.pop(unit, 0)
-    refuse(
-        (not 0 < measured < MOST_MEASURED,
-         f"--measured {text!r}: {unit} must be a number above 0 and below {MOST_MEASURED:,}")
-    )  # fmt: skip
-    return {**named, **own}, measured
+    kinds = {unit: click.FLOAT, **{name: kinds[name] for name in named}}
+    for text in texts:
+        own: dict[str, Any] = {}
+        for part in (text if "=" in text else f"{unit}={text}").split(","):
+            key, _, value = part.partition("=")
+            name = key.strip().replace("-", "_")
+            refuse((name not in kinds or name in own,
+                    f"--measured {text!r}: write {unit}=NUMBER after NAME=VALUE,… with the names "
+                    f"of options, each once, as tensor=4,micro_batch=2,{unit}=41.3"))  # fmt: skip
+            try:
+                own[name] = kinds[name].convert(value.strip(), None, None)
+            except click.BadParameter as fault:
+                raise LayoutError(f"--measured {text!r}: {name}: {fault.message}") from None
+        measured = own.pop(unit, 0)
+        refuse((not 0 < measured < MOST_MEASURED, f"--measured {text!r}: {unit} must be a number "
+                f"above 0 and below {MOST_MEASURED:,}"))  # fmt: skip
+        yield {**named, **own}, measured
 
 
-def read_layout(
-    named: Mapping[str, Any], habits: Mapping[str, Any] | None = None
-) -> tuple[Model, Plan]:
-    """Return the model and the plan that options name, with a program's habits.
+def read_layout(named: Mapping[str, Any]) -> tuple[Model, Plan]:
+    """Return the model and the plan that options name, with a program's habits if one is named.
 
     Raises:
         LayoutError: one of them, or both together, are impossible.
@@ -101,7 +101,7 @@ def read_layout(
     of_model, of_plan = ({field.name for field in fields(kind)} for kind in (Model, Plan))
     model = model_from(given.get("config"), given["ignore"],
                        {name: given[name] for name in given.keys() & of_model})  # fmt: skip
-    settings: dict[str, Any] = {**(habits or {})}
+    settings: dict[str, Any] = dict(FACTS["programs"].get(given.get("program", ""), {}))
     settings |= {name: given[name] for name in given.keys() & of_plan - of_model}
     tensor, stages, context = (settings[axis] for axis in ("tensor", "stages", "context"))
     settings["data"] = data_ranks(given["ranks"], tensor, stages, context)

@@ -130,6 +130,8 @@ def rank(
     """
     room = usable_bytes(base.card) / 1e9
     possible = list(layouts(base, named))
+    if not possible:
+        plan_of(base)  # says why, if the reason is a named setting
     refuse((not possible, f"no layout of {base.ranks} ranks can cut this model and its batch"))
     fitting = [(run, gb) for run, gb in possible if gb <= room]
     refuse((not fitting, f"no layout of {base.ranks} {base.card} fits into {room:.0f} GB a card"))
@@ -168,10 +170,8 @@ def command(
     stays = [name for name in LAYOUT if source(name) != default]
     try:
         base = _read(card, {**named, **(ANY if search else {})})
-        measured_runs = []
-        for text in measured:
-            own, seconds = parse_measured(text, "seconds", named)
-            measured_runs.append(_read(card, own, seconds))
+        own_runs = parse_measured(measured, "seconds", named)
+        measured_runs = [_read(card, own, seconds) for own, seconds in own_runs]
         if search:
             kept = {name: named[name] for name in stays}
             batch = named["global_batch"] or base.global_batch
@@ -201,10 +201,7 @@ def _read(card: str, named: dict[str, Any], seconds: float = 0) -> Run:
     settings = {name: getattr(model, name) for name in MODEL}
     settings |= {name: getattr(plan, name) for name in LAYOUT}
     settings |= {name: named[name] for name in ("stack", "network", "dtype", "ranks", "sequence")}
-    if model.experts:
-        settings["ffn"] = model.expert_ffn
-    else:
-        settings["top_k"] = 0
+    settings |= {"ffn": model.expert_ffn} if model.experts else {"top_k": 0}
     if plan.recompute == "alternate":  # as torchtitan's rows call it
         settings["recompute"] = "selective"
     return Run(card=card, global_batch=plan.global_batch, seconds=seconds, **settings)
