@@ -28,6 +28,7 @@ from costlab.layouts.runs import Run
 
 GIB = 2.0**30
 JUDGED = ("bloom-prequel", "hagemann-2023")  # sources that publish runs out of memory
+MEGATRON = ("megatron", "megatron-sp", "megatron-core")
 # Published units, in bytes: nvidia-smi's MiB by the thousand; torch's GiB.
 UNITS = {"bloom-prequel": 1000 * 2.0**20, "torchtitan": GIB, "trainy": GIB}
 
@@ -73,6 +74,8 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
     if bloom and run.dtype == "bf16":
         state["gradient"] = 6  # summed in fp32 beside bf16
+    if not run.source and run.stack in MEGATRON:
+        state["gradient"] = 4  # fp32, Megatron's default; published rows are counted in bf16
     if (
         run.model == "nemotron-340b"
     ):  # its recipe has moments in bf16; NeMo then has no fp32 weights

@@ -15,9 +15,18 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Score, Scores
-from costlab.layouts.predict import estimate_gb, predict
+from costlab.layouts.predict import predict
 from costlab.layouts.runs import Run
-from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words, table
+from costlab.layouts.stack_memory import estimate, plan_of, worst_rank
+from pages.blocks import (
+    LANGUAGES,
+    MEASURED,
+    fill_blocks,
+    format_whole,
+    in_language,
+    read_words,
+    table,
+)
 
 SCORES = MEASURED / "predictions.json"
 PAGE = "docs/reference/predictions"
@@ -193,11 +202,13 @@ def _layouts(words: dict[str, Any]) -> str:
     predicted = zip(layouts, predict(layouts), strict=True)
     for run, step in sorted(predicted, key=lambda pair: pair[1].seconds):
         days = CORPUS / (step.tokens_per_second * run.ranks * 86_400)
+        need = estimate(worst_rank(*plan_of(run)))
         lost = (run.stages - 1) / (run.micro_batches + run.stages - 1)
         rows.append([
             str(run.tensor), str(run.stages), str(run.data), str(run.micro_batch),
             words[run.recompute],
-            f"{estimate_gb(run):.0f}", _share(lost), f"{step.seconds:.1f}",
+            f"{need.counted / 1e9:.0f}", f"{need.likely / 1e9:.0f}", _share(lost),
+            f"{step.seconds:.1f}",
             f"{step.low:.1f} {words['to']} {step.high:.1f}", _share(step.mfu), f"{days:.0f}",
         ])  # fmt: skip
-    return table(words["layouts"], ">>>><>>>>>>", rows)
+    return table(words["layouts"], ">>>><>>>>>>>", rows)
