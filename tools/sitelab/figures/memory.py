@@ -194,7 +194,7 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
         "added": size(likely - need.counted),
         "likely": size(likely),
         "spread": f"{size(spread['low'] * likely)} – {size(spread['high'] * likely)}",
-        "bounds": f"{size(need.low)} – {size(need.high)}",
+        "bounds": words["bounds"].format(low=size(need.low), high=size(need.high)),
     }
 
 

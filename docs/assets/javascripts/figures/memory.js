@@ -325,7 +325,8 @@
     write("added", size(need.likely - need.counted));
     write("likely", size(need.likely));
     write("spread", `${size(spread.low * need.likely)} – ${size(spread.high * need.likely)}`);
-    write("bounds", `${size(need.low)} – ${size(need.high)}`);
+    write("bounds", words[own.length ? "bounds-own" : "bounds"]
+      .replace("{low}", size(need.low)).replace("{high}", size(need.high)));
     return [];
   }
 
