@@ -124,8 +124,8 @@ def parse_measured(text: str, named: dict[str, Any]) -> tuple[Mapping[str, float
 def command(card: str, measured: tuple[str, ...], output_format: str, **named: Any) -> int:
     """Say whether a layout fits in a card's memory.
 
-    Counts each rank's bytes by kind, and names what to change. Exit status 1 if they don't fit, or
-    if it is too close to say.
+    Counts each rank's bytes by kind, and names what to change. Exit status 1 unless the verdict is
+    "fits".
     """
     try:
         refuse((card not in CARDS, f"--card {card!r} is unknown; choose {', '.join(CARDS)}"))

@@ -200,7 +200,8 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
 
 def judge(need: stack_memory.Estimate, room: float) -> str:
     """Return the key of the verdict on a card with `room` bytes."""
-    return {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
+    return {"fits": "fits", "does not fit": "not-fits", "probably does not fit": "probably-not",
+            "too close to say": "too-close"}[need.verdict(room)]  # fmt: skip
 
 
 def _find_worst(at: Mapping[str, Any]) -> tuple[Model, Plan, int]:

@@ -249,7 +249,8 @@
     const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
     const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
     const [need, room] = [estimate(stages[worst], bias), cards[at.card]];
-    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
+    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" :
+      need.likely > room ? "probably-not" : "too-close";
     return { refused, at, worst, lines: stages[worst], need, room, verdict };
   }
 
