@@ -36,6 +36,9 @@ LLAMA_8B = {
 TWO_STAGES = "--stages 2 --layers-of-stages"
 
 
+WORDS = ("fits", "too close to say", "probably does not fit")
+
+
 def fits(tmp_path: Path, options: str, config: dict[str, Any] = LLAMA_8B) -> Any:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config), "utf-8")
@@ -116,12 +119,34 @@ def test_the_bench_page_says_what_was_chosen_after_the_rows_were_read(
     ranks = [(run.card, worst_rank(*plan_of(run))) for run in runs.unseen() if not run.experts]
     verdicts = [estimate(rank).verdict(usable_bytes(card)) for card, rank in ranks]
     sentence = (
-        r"(\d+) (?:rows|filas) (?:of|de) \[DGX Cloud\].*?: (\d+) .*?\*fits\* (?:and|y) (\d+) "
+        r"(\d+) (?:rows|filas) (?:of|de) \[DGX Cloud\].*?: (\d+) .*?\*fits\*, (\d+) "
+        r"\*too close to say\* (?:and|y) (\d+) \*probably does not fit\*"
     )
     words = re.search(sentence, " ".join(text.split()))
-    counts = [len(verdicts), verdicts.count("fits"), verdicts.count("too close to say")]
+    counted = [verdicts.count(word) for word in WORDS]
+    counts = [len(verdicts), *counted]
     assert words and [int(number) for number in words.groups()] == counts
-    assert counts[0] == counts[1] + counts[2]
+    assert counts[0] == sum(counted)
+
+
+@pytest.mark.parametrize("page", ["bench.md", "bench.es.md"])
+def test_of_published_runs_that_probably_do_not_fit_most_ran_out_of_memory(
+    published: list[Any], page: str
+) -> None:
+    outcomes = [
+        run.outcome == "oom"
+        for run, rank, _ in published
+        if estimate(rank).verdict(usable_bytes(run.card)) == "probably does not fit"
+    ]
+    text = " ".join((ROOT / "docs/reference" / page).read_text("utf-8").split())
+    words = re.search(
+        r"(\d+) (?:published runs are called|ejecuciones publicadas reciben) "
+        r"\*probably does not fit\*: (\d+) .*? (?:and|y) (\d+) ",
+        text,
+    )
+    wanted = [len(outcomes), outcomes.count(True), outcomes.count(False)]
+    assert words and [int(number) for number in words.groups()] == wanted
+    assert wanted[1] > 3 * wanted[2]
 
 
 def test_several_sequences_and_chunks_need_more_buffers_of_torchs_programs() -> None:

@@ -364,6 +364,25 @@ def test_a_keyboard_steps_and_plays_a_figure(reader: Reader, name: str) -> None:
     assert not reader.wrong
 
 
+@pytest.mark.parametrize("name", PLAYED)
+def test_play_begins_at_the_first_moment_wherever_the_figure_opens(
+    reader: Reader, name: str
+) -> None:
+    page = reader.read(PLACES[name])
+    slider = f"document.querySelector('#figure-{name} .play-player input')"
+    assert page.evaluate(f"Number({slider}.value)") > 0
+    played = f"""() => {{
+      document.querySelector("#figure-{name} .play-player button").click();
+      return {slider}.value;
+    }}"""
+    assert page.evaluate(played) == "0"
+    reader.until(f"() => {slider}.value === '1'")
+    # What the reader has chosen is played from there.
+    page.evaluate(f"{slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
+    assert page.evaluate(played) == "2"
+    assert not reader.wrong
+
+
 def test_pieces_travel_only_if_motion_is_wanted(browser: Any, served: str) -> None:
     count = """() => {
       const { animate } = Element.prototype;

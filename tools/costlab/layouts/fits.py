@@ -82,8 +82,8 @@ def nearest(model: Model, plan: Plan, judge: Judge, room: float) -> list[Plan]:
 def command(card: str, measured: tuple[str, ...], output_format: str, **named: Any) -> int:
     """Say whether a layout fits in a card's memory.
 
-    Counts each rank's bytes by kind, and names what to change. Exit status 1 if they don't fit, or
-    if it is too close to say.
+    Counts each rank's bytes by kind, and names what to change. Exit status 1 unless the verdict is
+    "fits".
     """
     try:
         model, plan = read_layout(named)

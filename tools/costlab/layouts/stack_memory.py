@@ -125,10 +125,12 @@ class Estimate:
     high: float
 
     def verdict(self, room: float) -> str:
-        """Return "fits", "does not fit" or "too close to say" for a card with so many bytes."""
+        """Return the verdict, in words, on a card with so many bytes."""
         if self.high <= room:
             return "fits"
-        return "does not fit" if self.low > room else "too close to say"
+        if self.low > room:
+            return "does not fit"
+        return "probably does not fit" if self.likely > room else "too close to say"
 
 
 def estimate(
