@@ -325,7 +325,8 @@ PAIRS = {"two-schedules": (("gpipe", "1f1b"), 8, 1), "zero-bubble": (("1f1b", "z
 def test_two_schedules_are_drawn_whole_and_on_one_clock(
     open_reader: OpenReader, home: str, width: int
 ) -> None:
-    page = open_reader(viewport={"width": width, "height": 900}).read(home + PLACES["schedule"])
+    reader = open_reader(viewport={"width": width, "height": 900})
+    page = reader.read(home + "theory/04-pipelines-and-the-grid/")
     for name, (kinds, micro_batches, backward) in PAIRS.items():
         figure = page.locator(f"#figure-{name}")
         scrolled = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
