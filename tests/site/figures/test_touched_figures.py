@@ -208,6 +208,9 @@ def test_a_refused_value_is_said_under_its_field_until_it_is_allowed(
     page.locator(f"#figure-{name} [name={key}]").evaluate("field => { window.was = field.value }")
     [refused] = page.evaluate(TURN, [name, [[(key, value)]]])
     assert (before["isOld"], refused["isOld"]) == (False, True)
+    line = "all => all.map(one => getComputedStyle(one).textDecorationLine)"
+    sums = page.locator(f"#figure-{name} .play-legend strong").evaluate_all(line)
+    assert set(sums) <= {"line-through"}
     assert refused["answers"] == before["answers"]
     invalid, seen, said, aligned, apart = page.evaluate(BESIDE, [name, key])
     assert (invalid, seen, said, aligned) == ("true", True, True, True)
