@@ -110,3 +110,14 @@ def test_theory_1_takes_ten_sheets(open_reader: OpenReader) -> None:
     page = open_reader().read("theory/01-collectives/")
     pdf = page.pdf(format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 10  # 11 with answers below questions
+
+
+def test_a_figure_prints_its_settings_and_nothing_to_press(open_reader: OpenReader) -> None:
+    page = open_reader().read("theory/08-memory/")
+    page.emulate_media(media="print")
+    figure = page.locator("#figure-memory")
+    seen = "all => all.filter(one => one.checkVisibility()).length"
+    assert figure.locator("button").evaluate_all(seen) == 0
+    assert figure.locator(".play-control [name=model]").is_visible()
+    assert figure.locator(".play-control [name=stages]").evaluate("one => one.value") == "8"
+    assert figure.locator(".play-control [name=stages]").is_visible()

@@ -208,6 +208,9 @@ def test_a_refused_value_is_said_under_its_field_until_it_is_allowed(
     page.locator(f"#figure-{name} [name={key}]").evaluate("field => { window.was = field.value }")
     [refused] = page.evaluate(TURN, [name, [[(key, value)]]])
     assert (before["isOld"], refused["isOld"]) == (False, True)
+    line = "all => all.map(one => getComputedStyle(one).textDecorationLine)"
+    sums = page.locator(f"#figure-{name} .play-legend strong").evaluate_all(line)
+    assert set(sums) <= {"line-through"}
     assert refused["answers"] == before["answers"]
     invalid, seen, said, aligned, apart = page.evaluate(BESIDE, [name, key])
     assert (invalid, seen, said, aligned) == ("true", True, True, True)
@@ -325,7 +328,8 @@ PAIRS = {"two-schedules": (("gpipe", "1f1b"), 8, 1), "zero-bubble": (("1f1b", "z
 def test_two_schedules_are_drawn_whole_and_on_one_clock(
     open_reader: OpenReader, home: str, width: int
 ) -> None:
-    page = open_reader(viewport={"width": width, "height": 900}).read(home + PLACES["schedule"])
+    reader = open_reader(viewport={"width": width, "height": 900})
+    page = reader.read(home + "theory/04-pipelines-and-the-grid/")
     for name, (kinds, micro_batches, backward) in PAIRS.items():
         figure = page.locator(f"#figure-{name}")
         scrolled = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"

@@ -22,7 +22,6 @@ from pages.blocks import (
     LANGUAGES,
     MEASURED,
     fill_blocks,
-    format_whole,
     in_language,
     read_words,
     table,
