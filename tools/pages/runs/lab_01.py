@@ -1,14 +1,17 @@
-"""Lab 01: the groups of eight ranks, the bytes of a step, and the bubbles of schedules."""
+"""Lab 01: what runs print, the groups of eight ranks, a step's bytes, the bubbles of schedules."""
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import LANGUAGES, fill_blocks, lab_page, read_words, solution_page, table
+from pages.blocks import LANGUAGES, fence, fill_blocks, lab_page, read_words, solution_page, table
 from pages.programs import TRAIN, script
 from pages.ranks import run_on_ranks
 from shardlab.comm import World
@@ -107,6 +110,48 @@ def size(count: float, words: dict[str, Any]) -> str:
     return f"{count / 1024:,.0f} KiB".replace(",", words["thousands"])
 
 
+# Runs whose output the page shows. All grids have the same losses, so most take only two steps.
+SHOWN: dict[str, dict[str, Any]] = {
+    "eight": {"tp": 2, "pp": 2, "dp": 2},
+    "four": {"tp": 2, "pp": 2, "steps": 2},
+    "two": {"tp": 2, "steps": 2},
+    "fsdp": {"dp": 2, "fsdp": True, "steps": 2},
+    "tensor-fsdp": {"tp": 2, "dp": 2, "fsdp": True, "steps": 2},
+    "options": {
+        "pp": 2, "schedule": "interleaved", "clip": 1.0, "warmup": 10, "decay": 60, "evaluate": 20,
+    },
+}  # fmt: skip
+SPEED = re.compile(r"[\d.,]+ ms +[\d,]+ tokens/s")
+
+
+def printed(world: World, settings: dict[str, Any]) -> str:
+    """Return what one rank prints in a run of the lab."""
+    lab = script(TRAIN)
+    with redirect_stdout(io.StringIO()) as output:
+        lab.train(lab.Settings(**settings), world)
+    return output.getvalue()
+
+
+def output_of(settings: dict[str, Any]) -> tuple[str, str, str]:
+    """Return a run's lines before the first step, of its steps, and of what stage 0 sent."""
+    ranks = math.prod(settings.get(axis, 1) for axis in ("tp", "pp", "dp"))
+    outputs = [text for text in run_on_ranks(ranks, printed, settings) if text]
+    head, _, rest = outputs[-1].partition("\nstep")  # the last stage prints the losses
+    steps = f"step{rest}".partition("\n\n")[0]
+    sent = outputs[0].partition("the last step,")[1:]
+    return head, SPEED.sub("… ms  … tokens/s", steps), "".join(sent).rstrip()
+
+
+def outputs() -> dict[str, str]:
+    """Return the blocks of output that the page shows."""
+    shown = {name: output_of(settings) for name, settings in SHOWN.items()}
+    blocks = {name: f"{head.splitlines()[0]}\n\n{sent}" for name, (head, _, sent) in shown.items()}
+    head, steps, sent = shown["eight"]
+    blocks["eight"] = f"{head}\n{steps}\n\n{sent}"
+    blocks["options"] = shown["options"][1]
+    return {name: fence(text) for name, text in blocks.items()}
+
+
 # Stages, micro-batches, and what a forward, a backward without its weights, and those take.
 EXERCISE = 4, 8, (2, 2, 2)
 
@@ -133,9 +178,9 @@ def bubbles_table(language: str) -> str:
 
 def render() -> Iterator[tuple[Path, str]]:
     """Yield the lab's page and its answers in each language."""
-    counts = counts_of()
+    counts, runs = counts_of(), outputs()
     for language in LANGUAGES:
         page, answers = lab_page(LAB, language), solution_page(LAB, language)
         blocks = {"groups": groups_table(language), "counts": counts_table(counts, language)}
-        yield page, fill_blocks(page, blocks)
+        yield page, fill_blocks(page, blocks | runs)
         yield answers, fill_blocks(answers, {"bubbles": bubbles_table(language)})
