@@ -18,14 +18,7 @@ from costlab.layouts.learn import Score, Scores
 from costlab.layouts.predict import predict
 from costlab.layouts.runs import Run
 from costlab.layouts.stack_memory import estimate, plan_of, worst_rank
-from pages.blocks import (
-    LANGUAGES,
-    MEASURED,
-    fill_blocks,
-    in_language,
-    read_words,
-    table,
-)
+from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words, table
 
 SCORES = MEASURED / "predictions.json"
 PAGE = "docs/reference/predictions"
