@@ -76,10 +76,31 @@ def test_a_missing_page_is_styled_and_leads_home_in_both_languages(
     assert page.evaluate("getComputedStyle(document.body).maxWidth") != "none", "its style applies"
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert (
-        page.evaluate("performance.getEntriesByType('resource').length") <= address.count("/") + 2
+        page.evaluate("performance.getEntriesByType('resource').length") <= address.count("/") + 3
     )
     assert not [fault for fault in reader.wrong if "404" not in fault], reader.wrong
     reader.close()
+
+
+@pytest.mark.parametrize(("address", "part"), [("theory/99/x", ""), ("es/nada/", "es/")])
+def test_a_missing_page_leads_to_one_with_search_and_menu_in_its_language(
+    browser: Any, site: Path, tmp_path: Path, address: str, part: str
+) -> None:
+    (tmp_path / "project").symlink_to(site)
+    handler = partial(Host, directory=str(tmp_path), project=site)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_address[1]}/project/"
+        reader = Reader(browser, host, viewport={"width": 1440, "height": 900})
+        page = reader.page
+        page.goto(host + address)
+        page.wait_for_url(f"{host}{part}not-found/")
+        assert page.locator(".md-search__input, .md-tabs__link >> nth=0").first.is_visible()
+        for front in (host, f"{host}es/"):
+            links = page.locator("article a").evaluate_all("all => all.map(link => link.href)")
+            assert front in links
+        reader.close()
+        server.shutdown()
 
 
 @pytest.mark.parametrize("host", [""], indirect=True)
