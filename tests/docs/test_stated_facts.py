@@ -47,7 +47,7 @@ UNREAD = re.compile(
 @pytest.mark.parametrize("page", ["index.md", "index.es.md"])
 def test_the_minutes_of_the_theory_are_those_that_the_front_page_counts(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
-    rates = re.findall(r" (?:count|cuentan) (\d+) .*? (\d) .*? (\d) .*? (\d) ", text, re.S)
+    rates = re.findall(r" (?:assumes|supone) (\d+) .*? (\d) .*? (\d) .*? (\d) ", text, re.S)
     words_a_minute, *costs = map(int, rates[0])
     steps = re.findall(r"\]\((theory/\d[\w-]+)[.\w]*\) · \*(\d+) min\.\*", text)
     assert len(steps) == 11

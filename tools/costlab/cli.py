@@ -42,6 +42,8 @@ def main() -> None:
         status = bench(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         _fail("interrupted", INTERRUPTED)
+    except click.MissingParameter as fault:  # click writes each choice on its own line
+        _fail(" ".join(fault.format_message().split()), fault.exit_code)
     except click.ClickException as fault:
         _fail(fault.format_message(), fault.exit_code)
     except BrokenPipeError:  # a reader that went away, as `| head` does

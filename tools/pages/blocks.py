@@ -11,7 +11,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "docs" / "measured"
 LANGUAGES = ("en", "es")
-NARROW = "\N{NARROW NO-BREAK SPACE}"  # apart the thousands of a Spanish number
 
 
 class PageError(Exception):
@@ -56,14 +55,6 @@ def read_words(name: str) -> dict[str, dict[str, Any]]:
     """Return the words of a page's tables, by language."""
     words = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
     return dict(words[name])
-
-
-def format_whole(value: float, language: str) -> str:
-    """Return a whole number with its thousands apart, as a language writes it."""
-    text = f"{value:,.0f}"
-    if language == "en":
-        return text
-    return text.replace(",", "") if value < 10_000 else text.replace(",", NARROW)
 
 
 def table(head: list[str], align: str, rows: list[list[str]]) -> str:

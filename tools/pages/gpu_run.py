@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages.blocks import (
-    LANGUAGES,
-    MEASURED,
-    fill_blocks,
-    format_whole,
-    in_language,
-    read_words,
-    table,
-)
+from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words, table
 
 HIDDEN, RANKS = (1024, 2048, 4096, 8192), (2, 4, 8)
 WORDS = read_words("gpu-run")
@@ -32,7 +24,7 @@ def render() -> Iterator[tuple[Path, str]]:
             "measured: h100 stages": _stages(run["stages"], words),
             "measured: h100 products": _products(values, words),
             "measured: h100 copies": _copies(values, words),
-            "measured: h200 memory": _memory(held, words, language),
+            "measured: h200 memory": _memory(held, words),
         }
         yield path, fill_blocks(path, blocks)
 
@@ -67,7 +59,7 @@ def _copies(values: dict[str, Any], words: dict[str, Any]) -> str:
     return table(words["copies"], ">>>", rows)
 
 
-def _memory(metrics: list[dict[str, Any]], words: dict[str, Any], language: str) -> str:
+def _memory(metrics: list[dict[str, Any]], words: dict[str, Any]) -> str:
     rows = []
     for metric in metrics:
         model, batch, tokens = re.findall(r"gpt|llama|\d+", metric["id"])
@@ -78,9 +70,8 @@ def _memory(metrics: list[dict[str, Any]], words: dict[str, Any], language: str)
         peak, holds, over = numbers
         model = {"gpt": "GPT", "llama": "Llama"}[model]
         counted = f"{metric['counted']:.2f}"
-        rows.append(
-            [model, f"{batch} × {format_whole(int(tokens), language)}", counted, peak, holds, over]
-        )
+        tokens = f"{int(tokens):,}".replace(",", words["thousands"])
+        rows.append([model, f"{batch} × {tokens}", counted, peak, holds, over])
     return table(words["memory"], "<>>>>>", rows)
 
 

@@ -1,4 +1,4 @@
-/* On paper, what a page folds (answers, hints, recall cards) follows at its end, under its own title, so
+/* On paper, a path or a name breaks behind a stroke, a dot or an underscore. What a page folds (answers, hints, recall cards) follows at its end, under its own title, so
  * that nobody reads an answer below its question. */
 (function () {
   "use strict";
@@ -21,6 +21,20 @@
     return element("p", element("strong", ...words.childNodes));
   }
 
+  function* texts(root) {
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) yield walker.currentNode;
+  }
+
+  window.addEventListener("beforeprint", () => {
+    for (const code of document.querySelectorAll(".md-content :not(pre) > code:not(:has(wbr))")) {
+      for (const text of [...texts(code)]) {
+        const pieces = text.data.split(/(?<=[/_.])(?=\w)/);
+        text.replaceWith(...pieces.flatMap((piece, number) => (number ? [document.createElement("wbr"), piece] : [piece])));
+      }
+    }
+  });
+
   window.addEventListener("beforeprint", () => {
     const folded = [...document.querySelectorAll(FOLDED)]
       .filter((details) => !details.parentElement.closest("details") && details.checkVisibility());
@@ -39,6 +53,11 @@
   });
 
   window.addEventListener("afterprint", () => {
+    for (const wbr of document.querySelectorAll(".md-content :not(pre) > code wbr")) {
+      const code = wbr.parentElement;
+      wbr.remove();
+      code.normalize();
+    }
     for (const [place, body] of places) place.replaceWith(...body);
     section?.remove();
     [section, places] = [null, []];

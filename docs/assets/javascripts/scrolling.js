@@ -12,31 +12,39 @@
 
   const hidden = (element) => element.scrollWidth - element.clientWidth;
 
-  function showEdges(element) {
+  function readEdges(element) {
     const end = hidden(element) - element.scrollLeft > 1;
-    const more = [element.scrollLeft > 1 && "start", end && "end"].filter(Boolean).join(" ");
+    return [element.scrollLeft > 1 && "start", end && "end"].filter(Boolean).join(" ");
+  }
+
+  function showEdges(element, more) {
     if (more) element.dataset.more = more;
     else delete element.dataset.more;
   }
 
-  function widen(element) {
-    const block = element.closest(WIDENED);
-    if (!block || block.closest(FRAMES)) return;
-    delete block.dataset.wide;
-    const lacks = hidden(element);
-    if (lacks <= 1) return;
-    const margin = parseFloat(getComputedStyle(block).marginRight); // a table's is below 0
-    block.style.setProperty("--wide", `${lacks - margin}px`);
-    block.dataset.wide = "";
+  function widen(elements) {
+    const blocks = elements.map((element) => [element, element.closest(WIDENED)])
+      .filter(([, block]) => block && !block.closest(FRAMES));
+    for (const [, block] of blocks) delete block.dataset.wide;
+    const widths = blocks.map(([element, block]) => // the margin of a table is below 0
+      [block, hidden(element), parseFloat(getComputedStyle(block).marginRight)]);
+    for (const [block, lacks, margin] of widths) {
+      if (lacks <= 1) continue;
+      block.style.setProperty("--wide", `${lacks - margin}px`);
+      block.dataset.wide = "";
+    }
   }
 
+  /* All blocks are measured before one is changed: otherwise the browser lays the page out for each. */
   function mark({ target }) {
     const part = target.matches?.("figure") ? target : document;
-    for (const element of part.querySelectorAll(WIDE)) {
-      widen(element);
-      if (hidden(element) > 0) element.tabIndex = 0;
+    const elements = [...part.querySelectorAll(WIDE)];
+    widen(elements);
+    const states = elements.map((element) => [element, hidden(element) > 0, readEdges(element)]);
+    for (const [element, isCut, more] of states) {
+      if (isCut) element.tabIndex = 0;
       else element.removeAttribute("tabindex");
-      showEdges(element);
+      showEdges(element, more);
     }
   }
 
@@ -48,6 +56,6 @@
   });
   document.addEventListener("toggle", mark, true); // a folded part has no width until it is opened
   document.addEventListener("scroll", ({ target }) => {
-    if (target !== document && target.matches(WIDE)) showEdges(target);
+    if (target !== document && target.matches(WIDE)) showEdges(target, readEdges(target));
   }, { capture: true, passive: true });
 })();

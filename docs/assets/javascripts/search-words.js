@@ -129,6 +129,13 @@
     for (const page of pages.keys()) {
       if (!hits.some(({ ref }) => ref === page)) hits.push({ ref: page, score: 1, matchData: { metadata: {} } });
     }
+    const onPage = new Map(); // the words that a page has, in whichever of its sections
+    const pageOf = ({ ref }) => ref.split("#")[0];
+    for (const hit of hits) {
+      const words = onPage.get(pageOf(hit)) || new Set();
+      for (const [word, found] of matches) if ([...found.keys()].some((each) => each in hit.matchData.metadata)) words.add(word);
+      onPage.set(pageOf(hit), words);
+    }
     for (const hit of hits) {
       const { metadata } = hit.matchData;
       const held = { ...metadata };
@@ -136,8 +143,8 @@
       for (const [word, found] of matches) {
         const here = [...found.keys()].filter((each) => each in held);
         count += here.length > 0;
-        // Material strikes out each typed word that is not the beginning of a word here.
-        if (here.length && !here.some((each) => each.startsWith(word))) metadata[word] = {};
+        // Material strikes out each typed word that is not the beginning of a word here; another section may have it.
+        if (onPage.get(pageOf(hit)).has(word) && !here.some((each) => each.startsWith(word))) metadata[word] = {};
       }
       for (const word of typed) if (isGrammar(word) || pages.has(hit.ref)) metadata[word] = metadata[word] || {};
       markOnce(metadata);

@@ -36,6 +36,9 @@ LLAMA_8B = {
 TWO_STAGES = "--stages 2 --layers-of-stages"
 
 
+WORDS = ("fits", "too close to say", "probably does not fit")
+
+
 def fits(tmp_path: Path, options: str, config: dict[str, Any] = LLAMA_8B) -> Any:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config), "utf-8")
@@ -116,12 +119,34 @@ def test_the_bench_page_says_what_was_chosen_after_the_rows_were_read(
     ranks = [(run.card, worst_rank(*plan_of(run))) for run in runs.unseen() if not run.experts]
     verdicts = [estimate(rank).verdict(usable_bytes(card)) for card, rank in ranks]
     sentence = (
-        r"(\d+) (?:rows|filas) (?:of|de) \[DGX Cloud\].*?: (\d+) .*?\*fits\* (?:and|y) (\d+) "
+        r"(\d+) (?:rows|filas) (?:of|de) \[DGX Cloud\].*?: (\d+) .*?\*fits\*, (\d+) "
+        r"\*too close to say\* (?:and|y) (\d+) \*probably does not fit\*"
     )
     words = re.search(sentence, " ".join(text.split()))
-    counts = [len(verdicts), verdicts.count("fits"), verdicts.count("too close to say")]
+    counted = [verdicts.count(word) for word in WORDS]
+    counts = [len(verdicts), *counted]
     assert words and [int(number) for number in words.groups()] == counts
-    assert counts[0] == counts[1] + counts[2]
+    assert counts[0] == sum(counted)
+
+
+@pytest.mark.parametrize("page", ["bench.md", "bench.es.md"])
+def test_of_published_runs_that_probably_do_not_fit_most_ran_out_of_memory(
+    published: list[Any], page: str
+) -> None:
+    outcomes = [
+        run.outcome == "oom"
+        for run, rank, _ in published
+        if estimate(rank).verdict(usable_bytes(run.card)) == "probably does not fit"
+    ]
+    text = " ".join((ROOT / "docs/reference" / page).read_text("utf-8").split())
+    words = re.search(
+        r"(\d+) (?:published runs are called|ejecuciones publicadas reciben) "
+        r"\*probably does not fit\*: (\d+) .*? (?:and|y) (\d+) ",
+        text,
+    )
+    wanted = [len(outcomes), outcomes.count(True), outcomes.count(False)]
+    assert words and [int(number) for number in words.groups()] == wanted
+    assert wanted[1] > 3 * wanted[2]
 
 
 def test_several_sequences_and_chunks_need_more_buffers_of_torchs_programs() -> None:
@@ -263,22 +288,26 @@ def test_every_stage_has_as_many_micro_batches_alive_as_in_shardlabs_schedule(
         ("--tensor 3 --ranks 3", "tensor = 3 does not divide 32 heads"),
         ("--tensor 3", "does not divide 8 ranks"),
         ("--stages 64 --ranks 64", "but the model has 32 layers"),
-        ("--card H99", "choose A100-40"),
+        ("--card H99", "'H99' is not one of 'A100-40'"),
         ("--hidden -1", "hidden = -1: choose a whole number from 1"),
         ("--vocabulary 0", "vocabulary = 0: choose a whole number from 1"),
         ("--hidden 99999999999", "at most 1,048,576"),
-        ("--ranks 0", "does not divide 0 ranks"),
+        ("--ranks 0", "ranks = 0: choose a whole number from 1"),
         ("--zero 4", "choose 0, 1, 2 or 3"),
-        ("--recompute all", "choose none, selective"),
+        ("--recompute all", "'all' is not one of 'none', 'selective'"),
         ("--expert 2", "does not divide 0 experts"),
         (f"{TWO_STAGES} 30,1", "whose sum is 32"),
         (f"{TWO_STAGES} a,b", "write whole numbers"),
+        (f"{TWO_STAGES} {'9' * 5000}", "write whole numbers"),
+        ("--measured layers_of_stages=,gib=3", "write whole numbers"),
+        ("--measured card=H200,gib=3", "with the names of options"),
+        ("--measured tensor=2,tensor=4,gib=3", "each once"),
         ("--global-batch 3", "do not divide a global batch of 3"),
-        ("--measured -3", "write GIB"),
-        ("--measured tensr=2,gib=3", "write GIB"),
-        ("--measured tensor=x,gib=3", "write GIB"),
+        ("--measured -3", "gib must be a number above 0"),
+        ("--measured tensr=2,gib=3", "with the names of options"),
+        ("--measured tensor=x,gib=3", "tensor: 'x' is not a valid integer"),
         ("--measured tensor=3,gib=3", "does not divide 8 ranks"),
-        ("--measured nan", "write GIB"),
+        ("--measured nan", "gib must be a number above 0"),
     ],
 )
 def test_an_impossible_plan_is_refused_in_a_sentence(
@@ -297,6 +326,8 @@ def test_an_impossible_plan_is_refused_in_a_sentence(
         (LLAMA_8B | {"model_type": ["llama"]}, "is unknown"),
         (LLAMA_8B | {"hidden_size": "4096"}, "is no whole number"),
         (LLAMA_8B | {"hidden_size": None}, "hidden_size is missing"),
+        (LLAMA_8B | {"tie_word_embeddings": "no"}, "is neither true nor false"),
+        (LLAMA_8B | {"model_type": "gpt2", "n_positions": "x"}, "n_positions = 'x' is no whole"),
         (LLAMA_8B | {"num_attention_heads": 24}, "24 heads do not divide hidden"),
         (LLAMA_8B | {"num_key_value_heads": 7}, "kv_heads = 7 does not divide 32 heads"),
     ],

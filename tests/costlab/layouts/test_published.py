@@ -6,7 +6,9 @@ import pytest
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Scores
+from costlab.layouts.model import LayoutError
 from costlab.layouts.predict import predict
+from costlab.layouts.stack_memory import plan_of
 from pages.runs import predictions
 
 SMALL = {"Korthikanti et al.", "Megatron-LM", "torchtitan"}
@@ -19,8 +21,13 @@ def test_each_published_run_has_its_source_and_a_time_or_no_memory() -> None:
     assert all((run.seconds > 0) == (run.outcome == "ran") for run in rows)
     assert {run.outcome for run in rows} == {"ran", "oom"}
     assert all(run.place for run in rows)
+    refused: dict[str, int] = {}
     for run in (*runs.timed(), *runs.timed(experts=True)):
-        runs.check(run)
+        try:
+            plan_of(run)
+        except LayoutError:  # the embedding or the head has a piece of the pipeline of its own
+            refused[run.source] = refused.get(run.source, 0) + 1
+    assert refused == {"hagemann-2023": 7, "megatron-bridge-blackwell": 9}
 
 
 def test_a_publication_is_predicted_from_the_others_alone() -> None:

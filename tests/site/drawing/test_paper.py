@@ -46,7 +46,10 @@ def test_the_claims_take_few_sheets(open_reader: OpenReader) -> None:
     reader = open_reader()
     page = reader.read("experiments/35-allreduce-costs/CLAIMS/")
     pdf = page.pdf(format="A4", margin=dict.fromkeys(("top", "right", "bottom", "left"), "1.5cm"))
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 10  # 8 here; 30 in one column
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12  # 30 as cards
+    page.emulate_media(media="print")
+    sizes = "all => Math.min(...all.map(one => parseFloat(getComputedStyle(one).fontSize)))"
+    assert page.locator(".claims td:not(:empty)").evaluate_all(sizes) * 0.75 >= 8  # points
 
 
 @pytest.mark.ci
@@ -64,6 +67,7 @@ def test_no_table_is_cut_on_a_sheet(open_reader: OpenReader, place: str) -> None
     reader = open_reader()
     page = reader.read(place)
     page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
     reader.resize(673, 1000)  # a sheet's width without its margins
     cut = "all => all.filter(table => table.getBoundingClientRect().right > innerWidth + 1).length"
     assert page.locator(".md-content table").evaluate_all(cut) == 0
@@ -92,11 +96,13 @@ def test_answers_are_printed_at_the_end_and_stand_in_their_place_afterwards(
         answers = page.locator("article > .paper-answers:last-child")
         assert page.evaluate(BELOW) == 0
         titles = answers.locator("p > strong:only-child").all_inner_texts()
+        assert page.locator("article code wbr").count() > 10
         questions = page.locator("details.question > summary").all_inner_texts()
         assert {question.split("\n")[-1] for question in questions} <= {*titles}
         assert sum(title.split()[0] in ("Answer", "Respuesta") for title in titles) >= 4
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert article.evaluate(words) == text and page.evaluate(BELOW) == below
+        assert page.locator("article code wbr").count() == 0
 
 
 @pytest.mark.ci

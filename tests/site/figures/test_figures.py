@@ -304,7 +304,7 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
     sizes, plan = account.read_plan(at)
     rank = stack_memory.worst_rank(sizes, plan)
     need = stack_memory.estimate(rank, measured)
-    bounds = f"{size(need.low)} – {size(need.high)}"
+    bounds = words["bounds-own"].format(low=size(need.low), high=size(need.high))
     assert learned == [size(need.likely), bounds, words["own-runs"].format(runs=2)]
     assert likely == size(stack_memory.estimate(rank).likely)  # all forgotten
     room = stack_memory.usable_bytes("H100")

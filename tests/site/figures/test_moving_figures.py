@@ -243,18 +243,18 @@ def test_memory_is_drawn_as_it_is_traced_and_each_moment_says_its_most(reader: R
             }
         account = memory_step.count_account(*at[:3])
         assert shown[0]["answers"] == memory_step.answer(traced, account)
-        most = [
+        peaks = [
             sum(memory_step.find_peak([p for _, of_span in part for p in of_span]).bytes)
             for part in (traced[:half], traced[half:])
         ]
-        top = memory_step.choose_axis(max(most))[-1]
+        top = memory_step.choose_axis(max(peaks))[-1]
         for kind, drawn in shown[0]["areas"]:
             wanted = memory_step.draw_area(points, kind, end, top)
             assert read_numbers(drawn) == pytest.approx(read_numbers(wanted), abs=0.0011)
-        heights = [100 - 100 * peak / top for peak in most]
+        heights = [100 - 100 * peak / top for peak in peaks]
         drawn_heights = [read_numbers(path)[1] for path in shown[0]["peaks"]]
         assert drawn_heights == pytest.approx(heights, abs=0.0011)
-        texts = [f"{words['peak']} {quantities.format_bytes(peak)}" for peak in most]
+        texts = [f"{words['peak']} {quantities.format_bytes(peak)}" for peak in peaks]
         assert shown[0]["labels"] == texts
         for box, (span, _) in zip(shown[0]["boxes"], traced, strict=True):
             number = "" if span.kind == "U" else str(span.microbatch)
@@ -286,7 +286,7 @@ def test_each_moment_of_a_schedule_says_who_computes_and_what_is_alive(
     last = Weight if any(isinstance(span.action, Weight) for span in spans) else Backward
     keys = ("kind", "stages", "microBatches", "backward")
     shown = read_moments(reader, "schedule", dict(zip(keys, settings, strict=True)))
-    most = 0.0
+    peak = 0.0
     for now, picture in zip(times, shown, strict=True):
         assert picture["later"] == [span.start > now for span in spans]
         assert picture["now"] == pytest.approx(100 * now / times[-1])
@@ -296,13 +296,13 @@ def test_each_moment_of_a_schedule_says_who_computes_and_what_is_alive(
             for stage in timeline
         ]
         busy = sum(any(s.start <= now < s.end for s in stage) for stage in timeline)
-        most = max(most, live[0])
+        peak = max(peak, live[0])
         text = words["moment"].format(
             now=f"{now:g}", end=f"{times[-1]:g}", busy=busy, stages=len(timeline),
             live=", ".join(f"{count / chunks_in(built):g}" for count in live),
         )  # fmt: skip
         assert picture["text"] == (words["still"] if now == times[-1] else text)
-    assert most == peak_live(built[0])
+    assert peak == peak_live(built[0])
 
 
 def test_the_moment_of_a_wide_schedule_stays_in_sight(reader: Reader) -> None:
@@ -361,6 +361,25 @@ def test_a_keyboard_steps_and_plays_a_figure(reader: Reader, name: str) -> None:
         step.click()
         assert slider.input_value() == value
     assert figure.locator(".play-moment").text_content() == first
+    assert not reader.wrong
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_play_begins_at_the_first_moment_wherever_the_figure_opens(
+    reader: Reader, name: str
+) -> None:
+    page = reader.read(PLACES[name])
+    slider = f"document.querySelector('#figure-{name} .play-player input')"
+    assert page.evaluate(f"Number({slider}.value)") > 0
+    played = f"""() => {{
+      document.querySelector("#figure-{name} .play-player button").click();
+      return {slider}.value;
+    }}"""
+    assert page.evaluate(played) == "0"
+    reader.until(f"() => {slider}.value === '1'")
+    # What the reader has chosen is played from there.
+    page.evaluate(f"{slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
+    assert page.evaluate(played) == "2"
     assert not reader.wrong
 
 

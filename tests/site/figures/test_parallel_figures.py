@@ -221,9 +221,9 @@ def test_the_address_has_the_settings_and_brings_them_back(reader: Reader) -> No
     page = reader.read(PLACES["schedule"])
     turn_controls(reader, "schedule", [[("kind", "zb-h1"), ("stages", 6)]])
     page.locator("#figure-schedule .play-share button").click()
-    said = page.locator("#figure-schedule .play-note")
-    said.wait_for()
-    assert said.text_content() in (WORDS["controls"]["shared"], WORDS["controls"]["in-address"])
+    note = page.locator("#figure-schedule .play-note")
+    note.wait_for()
+    assert note.text_content() in (WORDS["controls"]["shared"], WORDS["controls"]["in-address"])
     query, wanted = page.url.partition("?")[2], "figure=schedule&kind=zb-h1&stages=6"
     assert query == f"{wanted}#figure-schedule"
     page.reload()
@@ -238,15 +238,17 @@ def test_an_address_is_read_as_far_as_a_control_may_have_it(reader: Reader) -> N
               for n in ("layers", "hidden", "ffn", "sequence")}  # fmt: skip
     assert values == {"layers": "80", "hidden": "8192", "ffn": "28672", "sequence": "4096"}
     sentence = WORDS["controls"]["not-in-address"]
-    said = page.locator("#figure-memory .play-share .play-note").text_content()
-    assert said == sentence.format(setting="hat=<b>")
+    sentence_shown = page.locator("#figure-memory .play-share .play-note").text_content()
+    assert sentence_shown == sentence.format(setting="hat=<b>")
     for name, value in (("layers", "0"), ("heads", "1.5"), ("data", "-3")):
-        said = page.locator(f"#figure-memory-{name}").text_content()
-        assert said == sentence.format(setting=f"{name}={value}")
+        sentence_shown = page.locator(f"#figure-memory-{name}").text_content()
+        assert sentence_shown == sentence.format(setting=f"{name}={value}")
     page.locator("#figure-memory [name=hidden]").fill("0")
     label = WORDS["memory"]["hidden"]
-    said = page.locator("#figure-memory-hidden").text_content()
-    assert said == WORDS["controls"]["not-between"].format(label=label, least=1, most=1 << 20)
+    sentence_shown = page.locator("#figure-memory-hidden").text_content()
+    assert sentence_shown == WORDS["controls"]["not-between"].format(
+        label=label, least=1, most=1 << 20
+    )
 
 
 LLAMA = {

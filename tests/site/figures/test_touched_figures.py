@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from shardlab.pipeline.schedule import by_name
+from sitelab.figures import schedule
 from sitelab.figures.embed import load_words
 from tests.site.figures.test_figures import PLACES, TURN
 from tests.site.reader import TWO_FRAMES, OpenReader, Reader
@@ -313,3 +315,28 @@ def test_the_calculator_leads_with_its_verdict_and_is_not_much_longer_than_a_win
     wide = "figure => [...figure.querySelectorAll('details')].every(part => {" \
            "part.open = true; return part.scrollWidth <= part.clientWidth; })"  # fmt: skip
     assert figure.evaluate(wide)
+
+
+PAIRS = {"two-schedules": (("gpipe", "1f1b"), 8, 1), "zero-bubble": (("1f1b", "zb-h1"), 6, 2)}
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("home", ["", "es/"])
+def test_two_schedules_are_drawn_whole_and_on_one_clock(
+    open_reader: OpenReader, home: str, width: int
+) -> None:
+    page = open_reader(viewport={"width": width, "height": 900}).read(home + PLACES["schedule"])
+    for name, (kinds, micro_batches, backward) in PAIRS.items():
+        figure = page.locator(f"#figure-{name}")
+        scrolled = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+        assert figure.locator(".play-scroll").evaluate_all(scrolled) == 0
+        widths = []
+        for index, kind in enumerate(kinds):
+            timeline = schedule.simulate_schedule(by_name(kind, 4, micro_batches), backward)
+            tracks = figure.locator(".play-tracks").nth(index)
+            assert tracks.locator("i").all_inner_texts() == [
+                str(span.action.microbatch) for spans in timeline for span in spans
+            ]
+            length = tracks.locator(".play-track").first.evaluate("one => one.clientWidth")
+            widths.append(length / max(span.end for spans in timeline for span in spans))
+        assert widths[0] == pytest.approx(widths[1], rel=0.02)

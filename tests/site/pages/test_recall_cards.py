@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from notelab.recall.history import read_export
+from sitelab.pages.recall_cards import TodaysCards
 from tests.site.pages.test_every_page import AXE
 from tests.site.reader import Reader
 
@@ -338,3 +340,25 @@ def test_an_open_card_can_be_read_and_fits_the_screen(reader: Reader, axe: str) 
     for button in buttons:
         box = button.bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"]
+
+
+def test_a_card_that_its_page_lost_leaves_the_page_of_cards(tmp_path: Path) -> None:
+    shown = tmp_path / "cards.html"
+    place: Any = SimpleNamespace(
+        url="cards/",
+        meta={"mark": "m"},
+        file=SimpleNamespace(src_uri="docs/cards.md", abs_dest_path=shown),
+    )
+    page: Any = SimpleNamespace(url="a/", title="A", file=SimpleNamespace(src_uri="docs/a.md"))
+    cards = TodaysCards()
+
+    def build(html: str) -> str:
+        cards.add(html, page, "en")
+        shown.write_text(cards.add("<h2>Cards</h2>", place, "en"))
+        cards.fill()
+        return shown.read_text()
+
+    first = build('<details data-recall="a#1"><a href="#b">b</a></details>')
+    assert 'href="../a/#b"' in first
+    assert build('<details data-recall="a#1"><a href="#b">b</a></details>') == first
+    assert "data-recall" not in build("<p>None.</p>")

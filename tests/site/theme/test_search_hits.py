@@ -85,6 +85,13 @@ def test_only_words_that_the_page_lacks_are_struck_out(
     assert {word for word, is_there in hit["terms"].items() if not is_there} == missing
 
 
+def test_no_place_of_a_page_lacks_a_word_of_another_place(site: Path) -> None:
+    page, *_ = Search(site, "")._ask(2, "zero stage prefetch xyzzy")["items"]
+    assert len(page) > 1
+    for hit in page:
+        assert [word for word, is_there in hit["terms"].items() if not is_there] == ["xyzzy"], hit
+
+
 @pytest.mark.parametrize(
     ("language", "words"), [("", "why is my training hanging"), ("es", "recomputación")]
 )

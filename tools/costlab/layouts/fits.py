@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from math import prod
 from typing import Any
 
 import click
 
 from costlab.layouts import memory
-from costlab.layouts.model import (
-    LayoutError,
-    Model,
-    Plan,
-    check,
-    layers_of_stages,
-    refuse,
-)
-from costlab.layouts.model_config import FACTS, model_from, model_options, table_options
-from costlab.layouts.runs import CARDS
+from costlab.layouts.model import LayoutError, Model, Plan, check, layers_of_stages
+from costlab.layouts.model_config import FACTS
+from costlab.layouts.options import layout_options, parse_measured, read_layout
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
+from costlab.record.options import write_json
 
 DEEPEST, SHOWN = 3, 5  # changes in a row that are tried; layouts that are listed
 PROGRAMS = FACTS["programs"]
-OF_MODEL, OF_RUN, OF_PLAN = (
-    [name.replace("-", "_") for name in FACTS[table]] for table in ("of-model", "of-run", "of-plan")
-)
-NUMBERS = (*OF_MODEL, *OF_RUN, *OF_PLAN)
 
 
 def moves(model: Model, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -86,51 +75,22 @@ def nearest(model: Model, plan: Plan, judge: Judge, room: float) -> list[Plan]:
     return []
 
 
-def parse_measured(text: str, named: dict[str, Any]) -> tuple[Mapping[str, float], float]:
-    """Return the counted worst rank and the measured bytes of `41.3` or `tensor=4,…,gib=41.3`.
-
-    Raises:
-        LayoutError: a name or a number is impossible.
-    """
-    parts = (text if "=" in text else f"gib={text}").split(",")
-    own: dict[str, Any] = {
-        name.replace("-", "_"): value for name, _, value in (part.partition("=") for part in parts)
-    }
-    try:
-        measured = float(own.pop("gib", "nan"))
-        own = {name: int(value) if name in NUMBERS else value == "true" or value
-               for name, value in own.items()}  # fmt: skip
-    except ValueError:
-        measured = float("nan")
-    refuse((not 0 < measured < 1 << 20 or own.keys() - named.keys(),
-            f"--measured {text!r}: write GIB, or NAME=VALUE,…,gib=GIB with the names of options, "
-            "as tensor=4,micro_batch=2,gib=41.3"))  # fmt: skip
-    return worst_rank(*_read(named | own)), measured * GIB
-
-
 @click.command("fits")
-@click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
 @click.option("--program", required=True, type=click.Choice(list(PROGRAMS)),
               help="What trains: it decides the bytes of a parameter.")  # fmt: skip
-@model_options
-@table_options(FACTS["of-model"])
-@table_options(FACTS["habits-of-model"])
-@table_options(FACTS["of-run"])
-@table_options(FACTS["of-plan"])
-@table_options(FACTS["habits-of-plan"])
-@click.option("--measured", multiple=True, metavar="GIB",
-              help="GiB that this plan, or NAME=VALUE,…,gib=GIB, had on its fullest card; "
-              "may be repeated.")  # fmt: skip
+@layout_options("gib", "fits")
 def command(card: str, measured: tuple[str, ...], output_format: str, **named: Any) -> int:
     """Say whether a layout fits in a card's memory.
 
-    Counts each rank's bytes by kind, and names what to change. Exit status 1 if they don't fit, or
-    if it is too close to say.
+    Counts each rank's bytes by kind, and names what to change. Exit status 1 unless the verdict is
+    "fits".
     """
     try:
-        refuse((card not in CARDS, f"--card {card!r} is unknown; choose {', '.join(CARDS)}"))
-        model, plan = _read(named)
-        own_runs = [parse_measured(text, named) for text in measured]
+        model, plan = read_layout(named)
+        own_runs = [
+            (worst_rank(*read_layout(own)), gib * GIB)
+            for own, gib in parse_measured(measured, "gib", named)
+        ]
     except LayoutError as fault:
         raise click.UsageError(str(fault)) from None
     room, stages = usable_bytes(card), memory.all_ranks(model, plan)
@@ -159,35 +119,10 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
         "nearest": [compare(changed) for changed in layouts],
     }  # fmt: skip
     if output_format == "json":
-        from msgspec import json
-
-        click.echo(json.format(json.encode(report), indent=1).decode())
+        write_json(report)
     else:
         _show(report)
     return int(verdict != "fits")
-
-
-def _read(named: dict[str, Any]) -> tuple[Model, Plan]:
-    of_model = (*OF_MODEL, "gated", "tied", "norm", "bias", "dropout")
-    model = model_from(named["config"], named["ignore"], {name: named[name] for name in of_model})
-    settings: dict[str, Any] = dict(PROGRAMS[named["program"]])
-    of_plan = (*OF_PLAN, "sequence_parallel", "recompute", "attention", "sequence", "global_batch")
-    settings |= {name: named[name] for name in of_plan if named[name] is not None}
-    if layers := named["layers_of_stages"]:
-        refuse((not all(part.strip().isdigit() for part in layers.split(",")),
-                f"--layers-of-stages {layers!r}: write whole numbers, as 10,12,10"))  # fmt: skip
-        settings["layers"] = tuple(int(part) for part in layers.split(","))
-    axes = {axis: settings.get(axis, 1) for axis in ("tensor", "stages", "context")}
-    product, ranks = prod(axes.values()), named["ranks"]
-    refuse(*((size < 1, f"--{axis} {size}: choose a number from 1") for axis, size in axes.items()))
-    refuse((ranks < 1 or ranks % product,
-            f"tensor × stages × context = {product} does not divide {ranks} ranks"))  # fmt: skip
-    settings["data"] = ranks // product
-    share = settings["data"] * settings.get("micro_batch", 1)
-    settings.setdefault("global_batch", max(1, share * settings.get("stages", 1)))
-    plan = Plan(**settings)
-    check(model, plan)
-    return model, plan
 
 
 def _show(report: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ that cannot cut its model.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 RECOMPUTE = ("none", "selective", "alternate", "full")
@@ -233,6 +234,28 @@ class Plan:
         return replace(self, **settings)  # type: ignore[arg-type]
 
 
+def data_ranks(ranks: int, tensor: int, stages: int, context: int) -> int:
+    """Return the data-parallel ranks; raises LayoutError if the other axes don't divide all."""
+    axes = {"ranks": ranks, "tensor": tensor, "stages": stages, "context": context}
+    refuse(*((size < 1, f"{axis} = {size}: choose a whole number from 1")
+             for axis, size in axes.items()))  # fmt: skip
+    grid = tensor * stages * context
+    refuse((ranks % grid, f"tensor × stages × context = {grid} does not divide {ranks} ranks"))
+    return ranks // grid
+
+
+def pieces_with_ends(layers: int, pieces: int) -> tuple[int, ...]:
+    """Return the layers of each piece of a pipeline, if the embedding and the head count as two.
+
+    () if the layers alone can be cut into equal pieces, or if this doesn't cut them either.
+    """
+    if pieces < 1 or layers % pieces == 0 or (layers + 2) % pieces:
+        return ()
+    each = (layers + 2) // pieces
+    return (each - 1, *(each,) * (pieces - 2), each - 1)
+
+
+@lru_cache(64)
 def layers_of_stages(model: Model, plan: Plan) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the layers of each chunk of each stage, counted from 0."""
     pieces = plan.stages * plan.chunks

@@ -7,11 +7,10 @@ without a word. `--ignore KEY` accepts it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from costlab.layouts.model import LayoutError, Model, refuse
@@ -21,6 +20,7 @@ FACTS: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("fits.toml").read_text("utf-8")
 )
 SIZES, FAMILIES, IGNORED = FACTS["sizes"], FACTS["families"], set(FACTS["ignored"]["keys"])
+OF_EXPERTS = ("top_k", "expert_ffn", "shared_ffn", "dense_layers")
 
 
 def read_config(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def read_config(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
     """
     file = path / "config.json" if path.is_dir() else path
     try:
+        refuse((file.exists() and not file.is_file(), f"{file}: this is no file"))
         refuse((file.stat().st_size > LARGEST_FILE, f"{file}: larger than a config.json can be"))
         keys = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except OSError as error:
@@ -67,14 +68,19 @@ def read_config(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
 
 
 def _switches(file: Path, keys: dict[str, Any], kind: str) -> dict[str, Any]:
+    for name in ("tie_word_embeddings", "mlp_bias", "attention_bias"):
+        refuse((not isinstance(keys.get(name), bool | None),
+                f"{file}: {name} = {keys.get(name)!r} is neither true nor false"))  # fmt: skip
+    positions = keys.get("n_positions", 1024)
     refuse(
+        (type(positions) is not int, f"{file}: n_positions = {positions!r} is no whole number"),
         (keys.get("decoder_sparse_step", 1) != 1 or keys.get("mlp_only_layers"),
          f"{file}: layers without experts between layers with experts aren't supported"),
         (keys.get("mlp_bias") or (keys.get("attention_bias") and not FAMILIES[kind].get("bias", 1)),
          f"{file}: biases aren't supported for a {kind}; name its sizes as options, with --bias"),
     )  # fmt: skip
     switches = {"tied": keys.get("tie_word_embeddings"),
-                "positions": keys.get("n_positions", 1024) if kind == "gpt2" else None}  # fmt: skip
+                "positions": positions if kind == "gpt2" else None}  # fmt: skip
     return {name: value for name, value in switches.items() if value is not None}
 
 
@@ -88,34 +94,6 @@ def model_from(path: Path | None, ignored: Collection[str], named: dict[str, Any
     settings |= {name: value for name, value in named.items() if value is not None}
     for name in ("layers", "hidden", "heads", "vocabulary"):
         refuse((name not in settings, f"--{name} is missing: name it, or a --config that has it"))
+    for name in OF_EXPERTS if not settings.get("experts") else ():
+        refuse((named.get(name), f"{name} = {named.get(name)} of 0 experts: name --experts, too"))
     return Model(**settings)
-
-
-def table_options(
-    options: dict[str, dict[str, Any]],
-) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return a decorator that gives a command these options; without a type, whole numbers."""
-
-    def add(command: Callable[..., int]) -> Callable[..., int]:
-        for name, settings in reversed(options.items()):
-            kind = {"str": str, "bool": bool}.get(settings.get("type", ""), int)
-            given = {"default": None, **settings, "type": kind}
-            command = click.option(f"--{name}", **given)(command)
-        return command
-
-    return add
-
-
-def model_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options by which both commands read a model, and write their answer."""
-    for add in (
-        click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
-                     show_default=True),
-        click.option("--gated/--plain", default=None, help="The feed-forward network has a gate."),
-        click.option("--ignore", multiple=True, metavar="KEY",
-                     help="An unknown key of config.json."),
-        click.option("--config", type=click.Path(path_type=Path, exists=True),
-                     help="A model's config.json; options go before it."),
-    ):  # fmt: skip
-        command = add(command)
-    return command

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import click
 import msgspec
 import numpy as np
+from click.core import ParameterSource
 
-from costlab.layouts import learn, runs, step_time
-from costlab.layouts.model import refuse
-from costlab.layouts.model_config import model_from, model_options, table_options
-from costlab.layouts.runs import BITS, CARDS, FACTS, RECOMPUTE, STACKS, Run
+from costlab.layouts import learn, step_time
+from costlab.layouts.model import LayoutError, refuse
+from costlab.layouts.options import layout_options, parse_measured, read_layout
+from costlab.layouts.runs import BITS, CARDS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
+from costlab.record.options import write_json
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary", "experts",
-         "top_k")  # fmt: skip
+MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary", "gated",
+         "experts", "top_k")  # fmt: skip
 LAYOUT = ("tensor", "stages", "chunks", "context", "expert", "zero", "micro_batch", "recompute")
+# A layout that any batch and any model has, as the start of a search.
+ANY = {"tensor": 1, "stages": 1, "chunks": 1, "context": 1, "expert": 1, "micro_batch": 1,
+       "global_batch": None, "recompute": "none"}  # fmt: skip
 
 
 class Prediction(msgspec.Struct):
@@ -43,12 +47,11 @@ def predict(wanted: Sequence[Run], measured_runs: Sequence[Run] = ()) -> list[Pr
     """Predict runs, corrected by own measured runs of the same machine.
 
     Raises:
-        ValueError: a run can't be, or an own run has no seconds.
+        LayoutError: a run can't be, or an own run has no seconds.
     """
     for run in (*wanted, *measured_runs):
-        runs.check(run)
-    if any(not 0 < run.seconds < runs.MOST for run in measured_runs):
-        raise ValueError("a measured run needs seconds=NUMBER, more than 0")
+        plan_of(run)
+    refuse((any(run.seconds <= 0 for run in measured_runs), "a measured run needs its seconds"))
     fitted = learn.load()
     fit = fitted.fit()
     logs, work = fit.logs, step_time.tabulate(wanted)
@@ -90,51 +93,48 @@ def flops_per_token(run: Run) -> float:
     return 6 * (run.layers * layer + run.hidden * run.vocabulary) + attention
 
 
-def layouts(base: Run) -> Iterator[tuple[Run, float]]:
-    """Yield the layouts of a run's ranks that can be, tensor within a domain, and their GB."""
+def layouts(base: Run, named: Collection[str] = ()) -> Iterator[tuple[Run, float]]:
+    """Yield the layouts of a run's ranks that can be, tensor within a domain, and their GB.
+
+    Args:
+        base: the run; settings that are not layouts' stay as they are.
+        named: settings of a layout that stay, too.
+    """
     divisors = [n for n in range(1, base.ranks + 1) if base.ranks % n == 0]
     in_memory = STACKS[base.stack].attention in ("softmax", "eager")
-    again = RECOMPUTE if in_memory else ("none", "full")  # selective drops scores, else not kept
-    tensors = [n for n in divisors if n <= min(8, CARDS[base.card].domain)]
-    shared = [n for n in divisors if base.experts % n == 0] if base.experts else [1]
-    for tensor, stages, expert, micro_batch, recompute in itertools.product(
-        tensors, divisors, shared, MICRO_BATCHES, again
-    ):
-        run = msgspec.structs.replace(base, tensor=tensor, stages=stages, chunks=1, expert=expert,
-                                      micro_batch=micro_batch, recompute=recompute)  # fmt: skip
+    choices: dict[str, Sequence[Any]] = {
+        "tensor": [n for n in divisors if n <= min(8, CARDS[base.card].domain)],
+        "stages": [n for n in divisors if base.layers % n == 0 or (base.layers + 2) % n == 0],
+        "expert": [n for n in divisors if base.experts % n == 0] if base.experts else [1],
+        "micro_batch": MICRO_BATCHES,
+        # Selective recomputation drops scores, which other attention doesn't keep.
+        "recompute": RECOMPUTE if in_memory else ("none", "full"),
+    }
+    choices |= {name: [getattr(base, name)] for name in choices.keys() & set(named)}
+    for layout in itertools.product(*choices.values()):
+        run = msgspec.structs.replace(base, **dict(zip(choices, layout, strict=True)))
         try:
-            runs.check(run)
             gb = estimate_gb(run)
-        except ValueError:
+        except LayoutError:
             continue
         yield run, gb
 
 
-def parse_own(text: str, base: Run) -> Run:
-    """Return an own run from `tensor=8,stages=2,seconds=14.2`; what it doesn't name is base's."""
-    named = dict(part.partition("=")[::2] for part in text.split(","))
-    unknown = [name for name in named if name not in Run.__struct_fields__]
-    if unknown or "" in named.values():
-        raise ValueError(f"--measured {text!r}: write NAME=VALUE,…,seconds=NUMBER with the names "
-                         f"of options, as tensor or micro_batch")  # fmt: skip
-    try:
-        return msgspec.convert({**msgspec.structs.asdict(base), **named}, Run, strict=False)
-    except msgspec.ValidationError as fault:
-        raise ValueError(f"--measured {text!r}: {fault}") from None
-
-
-def rank(base: Run, measured_runs: Sequence[Run] = ()) -> list[Prediction]:
-    """Predict the layouts that fit into a card's memory, fastest first.
+def rank(
+    base: Run, measured_runs: Sequence[Run] = (), named: Collection[str] = ()
+) -> list[Prediction]:
+    """Predict the layouts that fit into a card's memory, fastest first; `named` settings stay.
 
     Raises:
-        ValueError: the run can't be, or no layout fits.
+        LayoutError: the run can't be, or no layout fits.
     """
-    runs.check(msgspec.structs.replace(base, tensor=1, stages=1, chunks=1, context=1, expert=1,
-                                       global_batch=base.ranks, micro_batch=1))  # fmt: skip
     room = usable_bytes(base.card) / 1e9
-    fitting = [(run, gb) for run, gb in layouts(base) if gb <= room]
-    if not fitting:
-        raise ValueError(f"no layout of {base.ranks} {base.card} fits into {room:.0f} GB a card")
+    possible = list(layouts(base, named))
+    if not possible:
+        plan_of(base)  # says why, if the reason is a named setting
+    refuse((not possible, f"no layout of {base.ranks} ranks can cut this model and its batch"))
+    fitting = [(run, gb) for run, gb in possible if gb <= room]
+    refuse((not fitting, f"no layout of {base.ranks} {base.card} fits into {room:.0f} GB a card"))
     predictions = predict([run for run, _ in fitting], measured_runs)
     for prediction, (_, gb) in zip(predictions, fitting, strict=True):
         prediction.gb = gb
@@ -151,39 +151,38 @@ def estimate_gb(run: Run) -> float:
 
 
 @click.command("predict")
-@click.option("--card", required=True, help=f"{', '.join(CARDS)}.")
-@click.option("--stack", required=True, help=f"What the program does: {', '.join(STACKS)}.")
+@click.option("--stack", required=True, type=click.Choice(list(STACKS)),
+              help="What the program does.")  # fmt: skip
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
-@model_options
-@table_options(FACTS["options"])
-@click.option("--recompute", default="none", show_default=True, help=f"{', '.join(RECOMPUTE)}.")
-@click.option("--dtype", default="bf16", show_default=True, help=f"{', '.join(BITS)}.")
-@click.option("--measured", multiple=True, metavar="NAME=VALUE,…,seconds=S",
-              help="An own run; may be repeated.")  # fmt: skip
-@click.option("--search", is_flag=True, help="Rank the layouts that fit, best first.")
+@click.option("--dtype", type=click.Choice(list(BITS)), default="bf16", show_default=True,
+              help="Of products.")  # fmt: skip
+@click.option("--search", is_flag=True,
+              help="Rank the layouts that fit, best first; named settings stay.")  # fmt: skip
+@layout_options("seconds")
 def command(
-    config: Path | None,
-    ignore: tuple[str, ...],
-    measured: tuple[str, ...],
-    search: bool,
-    output_format: str,
-    **named: Any,
+    card: str, measured: tuple[str, ...], search: bool, output_format: str, **named: Any
 ) -> int:
     """Predict the time of a step, and how far that may be off.
 
     The interval held 80 % of the rows of publications that had no part in the fit.
     """
+    source, default = click.get_current_context().get_parameter_source, ParameterSource.DEFAULT
+    stays = [name for name in LAYOUT if source(name) != default]
     try:
-        base = _read(config, ignore, named)
-        measured_runs = [parse_own(text, base) for text in measured]
-        predictions = rank(base, measured_runs) if search else predict([base], measured_runs)
-    except ValueError as fault:
+        base = _read(card, {**named, **(ANY if search else {})})
+        own_runs = parse_measured(measured, "seconds", named)
+        measured_runs = [_read(card, own, seconds) for own, seconds in own_runs]
+        if search:
+            kept = {name: named[name] for name in stays}
+            batch = named["global_batch"] or base.global_batch
+            base = msgspec.structs.replace(base, **kept, global_batch=batch)
+            predictions = rank(base, measured_runs, stays)
+        else:
+            predictions = predict([base], measured_runs)
+    except LayoutError as fault:
         raise click.UsageError(str(fault)) from None
     if output_format == "json":
-        from msgspec import json
-
-        encoded = json.encode(predictions if search else predictions[0])
-        click.echo(json.format(encoded, indent=1).decode())
+        write_json(predictions if search else predictions[0])
     elif search:
         _show_layouts(predictions)
     else:
@@ -191,22 +190,21 @@ def command(
     return 0
 
 
-def _read(config: Path | None, ignored: Sequence[str], named: dict[str, Any]) -> Run:
-    """Return the run that the options name, with a model's config where they name none."""
-    values = {name: value for name, value in named.items() if value is not None}
-    for name in runs.REQUIRED:
-        if name not in values and not (config and name in MODEL):
-            option = name.replace("_", "-")
-            raise ValueError(f"--{option} is missing: name it, or a --config that has it")
-    model = model_from(config, ignored, {name: values.get(name) for name in (*MODEL, "gated")})
-    sizes = {name: getattr(model, name) for name in (*MODEL, "gated")}
-    if model.experts:
-        sizes["ffn"] = model.expert_ffn
-    else:
-        sizes["top_k"] = values.get("top_k", 0)
+def _read(card: str, named: dict[str, Any], seconds: float = 0) -> Run:
+    """Return the run that the options name."""
+    model, plan = read_layout(named)
     refuse((model.shared_ffn or model.dense_layers, "layers with shared experts, or with experts "
-            "in some layers only, have no published step times"))  # fmt: skip
-    return Run(**{**values, **sizes})
+            "in some layers only, have no published step times"),
+           (plan.recompute == "alternate" and plan.zero < 3,
+            "recompute = alternate: only programs that cut weights, too, have published step "
+            "times with it: choose --zero 3"))  # fmt: skip
+    settings = {name: getattr(model, name) for name in MODEL}
+    settings |= {name: getattr(plan, name) for name in LAYOUT}
+    settings |= {name: named[name] for name in ("stack", "network", "dtype", "ranks", "sequence")}
+    settings |= {"ffn": model.expert_ffn} if model.experts else {"top_k": 0}
+    if plan.recompute == "alternate":  # as torchtitan's rows call it
+        settings["recompute"] = "selective"
+    return Run(card=card, global_batch=plan.global_batch, seconds=seconds, **settings)
 
 
 def _show(step: Prediction) -> None:

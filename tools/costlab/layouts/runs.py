@@ -10,13 +10,8 @@ from typing import Any
 
 import msgspec
 
-from costlab.layouts.model import refuse
-
 PUBLISHED = Path(__file__).with_name("published.csv")
 SOURCES = Path(__file__).with_name("sources.toml")
-MOST = 10**9  # of a count in a run; more is a typing error
-REQUIRED = ("ranks", "layers", "hidden", "ffn", "heads", "vocabulary", "sequence", "global_batch")
-COUNTS = (*REQUIRED, "kv_heads", "tensor", "stages", "chunks", "context", "expert", "micro_batch")
 RECOMPUTE = ("none", "selective", "full")
 BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 
@@ -126,46 +121,6 @@ class Run(msgspec.Struct, kw_only=True):
     def micro_batches(self) -> int:
         """Micro-batches of a rank in a step."""
         return self.global_batch // (self.data * self.micro_batch)
-
-
-def check(run: Run) -> None:
-    """Raise LayoutError, one sentence, for a run that can't be or that nothing here knows."""
-    for name in COUNTS:
-        refuse((not 0 < (value := getattr(run, name)) < MOST,
-                f"{_flag(name)} is {value}; it must be from 1 to {MOST - 1:,}"))  # fmt: skip
-    for name, choices in (("card", CARDS), ("stack", STACKS), ("recompute", RECOMPUTE),
-                          ("dtype", BITS), ("zero", range(4))):  # fmt: skip
-        refuse((getattr(run, name) not in choices,
-                f"{_flag(name)} {getattr(run, name)!r} is unknown; choose "
-                f"{', '.join(map(str, choices))}"))  # fmt: skip
-    grid = run.tensor * run.stages * run.context
-    share = f"tensor x stages x context = {grid}"
-    refuse(
-        (run.network < 0 or run.head_size < 0, "--network and --head-size must not be negative"),
-        (BITS[run.dtype] not in CARDS[run.card].flops,
-         f"{run.card} has no {run.dtype}: its data sheet names no such rate"),
-        (run.ranks % grid, f"{share} does not divide {run.ranks} ranks"),
-    )  # fmt: skip
-    of_stage = run.ranks // run.stages
-    refuse(
-        (not min(1, run.experts) <= run.top_k <= run.experts,
-         f"--top-k {run.top_k} of {run.experts} experts: a token visits 1 of a layer's or more"),
-        (max(1, run.experts) % run.expert or of_stage % run.expert,
-         f"--expert {run.expert} must divide {run.experts} experts and a stage's {of_stage} ranks"),
-        (run.global_batch % (run.data * run.micro_batch),
-         f"a batch of {run.global_batch} is not a whole number of micro-batches: {run.data} "
-         f"data-parallel ranks x {run.micro_batch} sequences"),
-        (run.heads % run.tensor or run.heads % run.kv_heads,
-         f"--tensor {run.tensor} and --kv-heads {run.kv_heads} must divide {run.heads} heads"),
-        (run.stages * run.chunks > run.layers + 2,  # some stacks count embedding and head, too
-         f"{run.stages} stages x {run.chunks} chunks are more than {run.layers} layers"),
-        (run.sequence % run.context,
-         f"--context {run.context} does not divide {run.sequence} tokens"),
-    )  # fmt: skip
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def published() -> list[Run]:

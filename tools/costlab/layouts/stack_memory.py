@@ -15,11 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costlab.layouts import memory, runs
-from costlab.layouts.model import LayoutError, Model, Plan, check
+from costlab.layouts.model import (
+    LayoutError,
+    Model,
+    Plan,
+    check,
+    data_ranks,
+    pieces_with_ends,
+    refuse,
+)
 from costlab.layouts.runs import Run
 
 GIB = 2.0**30
 JUDGED = ("bloom-prequel", "hagemann-2023")  # sources that publish runs out of memory
+MEGATRON = ("megatron", "megatron-sp", "megatron-core")
 # Published units, in bytes: nvidia-smi's MiB by the thousand; torch's GiB.
 UNITS = {"bloom-prequel": 1000 * 2.0**20, "torchtitan": GIB, "trainy": GIB}
 
@@ -31,11 +40,8 @@ def uneven(run: Run) -> tuple[int, ...]:
         LayoutError: no such cut leaves every stage a layer.
     """
     p, layers = run.stages * run.chunks, run.layers
-    if layers % p == 0:
-        return ()
-    if (layers + 2) % p == 0:  # the embedding and the head each count as a layer
-        each = (layers + 2) // p
-        return (each - 1, *(each,) * (p - 2), each - 1)
+    if p < 1 or layers % p == 0 or (layers + 2) % p == 0:
+        return pieces_with_ends(layers, p)
     each = -(-layers // p)  # DeepSpeed gives the last stage what is left
     if (last := layers - each * (p - 1)) < 1:
         raise LayoutError(f"{layers} layers leave the last of {p} stages none")
@@ -46,8 +52,17 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     """Return the model and plan of a published run.
 
     Raises:
-        LayoutError: they are impossible as published.
+        LayoutError: they are impossible, or their card, stack or type is unknown.
     """
+    for name, choices in (("card", runs.CARDS), ("stack", runs.STACKS), ("dtype", runs.BITS),
+                          ("recompute", runs.RECOMPUTE)):  # fmt: skip
+        refuse((getattr(run, name) not in choices,
+                f"{name} = {getattr(run, name)!r}: choose {', '.join(choices)}"))  # fmt: skip
+    refuse((not 0 <= run.network < 1 << 20, f"network = {run.network}: choose Gbit/s from 0"),
+           (runs.BITS[run.dtype] not in runs.CARDS[run.card].flops,
+            f"{run.card} has no {run.dtype}: its data sheet names no such rate"),
+           (run.experts == 0 < run.top_k, f"top_k = {run.top_k} of 0 experts"))  # fmt: skip
+    data = data_ranks(run.ranks, run.tensor, run.stages, run.context)
     bloom = run.source == "bloom-prequel"
     stack = runs.STACKS[run.stack]
     model = Model(
@@ -59,6 +74,8 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
     if bloom and run.dtype == "bf16":
         state["gradient"] = 6  # summed in fp32 beside bf16
+    if not run.source and run.stack in MEGATRON:
+        state["gradient"] = 4  # fp32, Megatron's default; published rows are counted in bf16
     if (
         run.model == "nemotron-340b"
     ):  # its recipe has moments in bf16; NeMo then has no fp32 weights
@@ -71,16 +88,15 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
                   "unfused_norms": not stack.fused}  # fmt: skip
     if run.zero == 3:
         habits = {"loss_copies": 2, "gathered_inputs": True, "compiled": stack.fused,
-                  "gathered": 1 if run.dtype == "fp8" and run.data > 1 else 2}  # fmt: skip
+                  "gathered": 1 if run.dtype == "fp8" and data > 1 else 2}  # fmt: skip
         if run.source == "trainy":  # a year later: the loss is compiled, too
             habits |= {"loss_copies": 0, "logits": 2}
         recompute = "alternate" if recompute == "selective" else recompute
-    share = run.data * run.micro_batch
     plan = Plan(
-        tensor=run.tensor, stages=run.stages, data=run.data, context=run.context, expert=run.expert,
+        tensor=run.tensor, stages=run.stages, data=data, context=run.context, expert=run.expert,
         chunks=run.chunks, micro_batch=run.micro_batch,
         sequence=run.sequence, zero=run.zero,
-        global_batch=max(1, run.global_batch // share) * share, recompute=recompute,
+        global_batch=run.global_batch, recompute=recompute,
         sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=uneven(run),
         attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
         pad=1 if run.zero == 3 else 128, **state, **habits,
@@ -109,10 +125,12 @@ class Estimate:
     high: float
 
     def verdict(self, room: float) -> str:
-        """Return "fits", "does not fit" or "too close to say" for a card with so many bytes."""
+        """Return the verdict, in words, on a card with so many bytes."""
         if self.high <= room:
             return "fits"
-        return "does not fit" if self.low > room else "too close to say"
+        if self.low > room:
+            return "does not fit"
+        return "probably does not fit" if self.likely > room else "too close to say"
 
 
 def estimate(

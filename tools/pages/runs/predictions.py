@@ -15,8 +15,9 @@ import numpy as np
 
 from costlab.layouts import learn, runs, step_time
 from costlab.layouts.learn import Score, Scores
-from costlab.layouts.predict import estimate_gb, predict
+from costlab.layouts.predict import predict
 from costlab.layouts.runs import Run
+from costlab.layouts.stack_memory import estimate, plan_of, worst_rank
 from pages.blocks import (
     LANGUAGES,
     MEASURED,
@@ -35,6 +36,7 @@ LLAMA = Run(
     card="H100", ranks=512, layers=80, hidden=8192, ffn=28672, heads=64, kv_heads=8, gated=True,
     vocabulary=128256, sequence=8192, global_batch=512, stack="megatron-core",
 )  # fmt: skip
+NARROW = "\N{NARROW NO-BREAK SPACE}"
 LAYOUTS = [(8, 1, 1, "none"), (8, 2, 1, "none"), (8, 4, 1, "none"), (4, 8, 1, "none"),
            (8, 4, 2, "none"), (8, 8, 1, "none")]  # fmt: skip
 CORPUS = 15e12  # tokens
@@ -170,10 +172,10 @@ def _threshold_column(name: str, language: str) -> list[str]:
     share = 5 / 18 * (ranks - 1) * reached / (hidden * link)
 
     def pair(of_gradients: Callable[[int], float]) -> str:
-        return " / ".join(format_whole(of_gradients(itemsize), language) for itemsize in (4, 2))
+        return " / ".join(_whole(of_gradients(itemsize), language) for itemsize in (4, 2))
 
     return [
-        f"{format_whole(reached / 1e12, language)} · 10¹²",
+        f"{_whole(reached / 1e12, language)} · 10¹²",
         f"{card.link:.0f} · 10⁹ / {network / 1e9:.0f} · 10⁹",
         pair(lambda g: g / 3 * reached / network),
         pair(lambda g: (4 + g) / 6 * reached / link),
@@ -181,6 +183,13 @@ def _threshold_column(name: str, language: str) -> list[str]:
         _share(share),
         pair(lambda g: (4 + g) / (6 * ranks) * reached / network / (1 - share)),
     ]
+
+
+def _whole(value: float, language: str) -> str:
+    text = f"{value:,.0f}"
+    if language == "en":
+        return text
+    return text.replace(",", "") if value < 10_000 else text.replace(",", NARROW)
 
 
 def _layouts(words: dict[str, Any]) -> str:
@@ -193,11 +202,13 @@ def _layouts(words: dict[str, Any]) -> str:
     predicted = zip(layouts, predict(layouts), strict=True)
     for run, step in sorted(predicted, key=lambda pair: pair[1].seconds):
         days = CORPUS / (step.tokens_per_second * run.ranks * 86_400)
+        need = estimate(worst_rank(*plan_of(run)))
         lost = (run.stages - 1) / (run.micro_batches + run.stages - 1)
         rows.append([
             str(run.tensor), str(run.stages), str(run.data), str(run.micro_batch),
             words[run.recompute],
-            f"{estimate_gb(run):.0f}", _share(lost), f"{step.seconds:.1f}",
+            f"{need.counted / 1e9:.0f}", f"{need.likely / 1e9:.0f}", _share(lost),
+            f"{step.seconds:.1f}",
             f"{step.low:.1f} {words['to']} {step.high:.1f}", _share(step.mfu), f"{days:.0f}",
         ])  # fmt: skip
-    return table(words["layouts"], ">>>><>>>>>>", rows)
+    return table(words["layouts"], ">>>><>>>>>>>", rows)

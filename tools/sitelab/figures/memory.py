@@ -194,13 +194,14 @@ def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
         "added": size(likely - need.counted),
         "likely": size(likely),
         "spread": f"{size(spread['low'] * likely)} – {size(spread['high'] * likely)}",
-        "bounds": f"{size(need.low)} – {size(need.high)}",
+        "bounds": words["bounds"].format(low=size(need.low), high=size(need.high)),
     }
 
 
 def judge(need: stack_memory.Estimate, room: float) -> str:
     """Return the key of the verdict on a card with `room` bytes."""
-    return {"fits": "fits", "does not fit": "not-fits"}.get(need.verdict(room), "too-close")
+    return {"fits": "fits", "does not fit": "not-fits", "probably does not fit": "probably-not",
+            "too close to say": "too-close"}[need.verdict(room)]  # fmt: skip
 
 
 def _find_worst(at: Mapping[str, Any]) -> tuple[Model, Plan, int]:

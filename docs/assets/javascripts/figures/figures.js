@@ -177,6 +177,7 @@
       const slider = element("input", { type: "range", min: 0 });
       const text = figure.querySelector(".play-moment");
       let [at, timer] = [0, 0];
+      let isMoved = false; // a figure may begin at a telling moment: it is played from the first
       const stop = () => {
         timer = clearInterval(timer);
         name(false);
@@ -186,12 +187,13 @@
         const moves = moment === at + 1 && !still.matches;
         figure.querySelectorAll(".play-was").forEach((was) => was.remove());
         slider.value = at = moment;
+        isMoved = true;
         text.textContent = show(at, moves);
         slider.setAttribute("aria-valuetext", text.textContent);
       };
       button.addEventListener("click", () => {
         if (timer) { stop(); return; }
-        if (at === Number(slider.max)) go(0);
+        if (at === Number(slider.max) || !isMoved) go(0);
         name(true);
         text.removeAttribute("role"); // who listens is not told every moment
         timer = setInterval(() => {
@@ -216,6 +218,7 @@
         slider.max = last;
         at = moment;
         go(moment);
+        isMoved = false;
       };
     },
 

@@ -249,7 +249,8 @@
     const stages = layersOfStages(at).map((layers, stage) => rankLines(at, stage, layers, terms));
     const worst = stages.reduce((most, lines, stage) => (whole(lines) > whole(stages[most]) ? stage : most), 0);
     const [need, room] = [estimate(stages[worst], bias), cards[at.card]];
-    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" : "too-close";
+    const verdict = need.high <= room ? "fits" : need.low > room ? "not-fits" :
+      need.likely > room ? "probably-not" : "too-close";
     return { refused, at, worst, lines: stages[worst], need, room, verdict };
   }
 
@@ -325,7 +326,8 @@
     write("added", size(need.likely - need.counted));
     write("likely", size(need.likely));
     write("spread", `${size(spread.low * need.likely)} – ${size(spread.high * need.likely)}`);
-    write("bounds", `${size(need.low)} – ${size(need.high)}`);
+    write("bounds", words[own.length ? "bounds-own" : "bounds"]
+      .replace("{low}", size(need.low)).replace("{high}", size(need.high)));
     return [];
   }
 
