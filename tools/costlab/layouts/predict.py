@@ -152,7 +152,7 @@ def estimate_gb(run: Run) -> float:
 
 @click.command("predict")
 @click.option("--stack", required=True, type=click.Choice(list(STACKS)),
-              help="What the program does.")  # fmt: skip
+              metavar="STACK", help=f"What the program does: {', '.join(STACKS)}.")  # fmt: skip
 @click.option("--network", type=float, default=0, help="Gbit/s and card; as the card's page says.")
 @click.option("--dtype", type=click.Choice(list(BITS)), default="bf16", show_default=True,
               help="Of products.")  # fmt: skip
