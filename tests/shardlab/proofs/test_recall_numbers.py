@@ -144,6 +144,8 @@ MADE: dict[str, Callable[[], float]] = {
     "docs/labs/06-long-sequences#ulysses-ranks": lambda: max(
         ranks for ranks in range(1, 33) if 32 // 2 % ranks == 8 // 2 % ranks == 0
     ),
+    "docs/labs/01-three-d#larger-batch": lambda: 4 * count_parameters(TUTOR_MODEL),
+    "docs/labs/03-annotated-reading#one-direction": lambda: 600e9 / 2,
     "docs/labs/01-three-d#tensor-sums": lambda: payload(
         formulas.embedding(**TUTOR) + formulas.block(**TUTOR) * 4 + formulas.column_parallel(**HEAD)
     ),
