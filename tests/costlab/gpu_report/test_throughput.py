@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -34,8 +36,12 @@ def test_the_line_says_the_peak_and_what_of_it_is_the_steps_own() -> None:
 
 
 def test_the_models_of_the_memory_cases_have_the_parameters_that_fits_counts() -> None:
+    """As they are drawn on the device: `to_empty` had untied embeddings that were counted once."""
     for kind in footprints.KINDS.values():
         config = footprints.configured(kind, 64, "cpu")
-        model, plan = footprints.described(config, 2, 64)
-        parameters = sum(p.numel() for p in GPT(config, tensor=Axis.alone()).parameters())
-        assert worst_rank(model, plan)["weights"] == 2 * parameters
+        model = throughput.drawn(config, torch.device("cpu"))
+        sizes, plan = footprints.described(config, 2, 64)
+        parameters = sum(p.numel() for p in model.parameters())
+        assert worst_rank(sizes, plan)["weights"] == 2 * parameters
+    with pytest.raises(ValueError, match="to_empty unties them"):
+        throughput.drawn(replace(config, tie_embeddings=True), torch.device("cpu"))

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from costlab.gpu_report.report import seconds_left, tell
+from costlab.gpu_report.throughput import drawn
 from costlab.layouts.model import Model, Plan
 from costlab.layouts.stack_memory import GIB, estimate, worst_rank
-from shardlab.comm import Axis
 from shardlab.gpt.config import LLAMA
-from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.gpt.model import GPTConfig
 
 BYTES: dict[str, Any] = {"activation": 2, "weight": 2, "gradient": 2, "optimizer": 4}  # all bf16
 SIZES = {
@@ -56,7 +56,7 @@ def main(kind: str) -> None:
 
 def configured(settings: Mapping[str, Any], tokens: int, kind: str) -> GPTConfig:
     """Return a model of the device's size."""
-    sizes: dict[str, Any] = {**SIZES[kind], **settings}
+    sizes: dict[str, Any] = {**SIZES[kind], "tie_embeddings": False, **settings}
     return GPTConfig(**sizes, sequence=tokens, dtype=torch.bfloat16)
 
 
@@ -74,9 +74,7 @@ def described(config: GPTConfig, batch: int, tokens: int) -> tuple[Model, Plan]:
 def measured(config: GPTConfig, batch: int, tokens: int, kind: str) -> tuple[int, int]:
     """Return the peak of a step, by torch's allocator, and what the card then holds, in bytes."""
     device = torch.device(kind)
-    model = GPT(config, tensor=Axis.alone(), device="meta").to_empty(device=device)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=config.init_std)
+    model = drawn(config, device)
     optimizer = torch.optim.AdamW(model.parameters(), fused=kind == "cuda")
     words_BS = torch.randint(config.vocab, (batch, tokens + 1), device=device)
     try:
