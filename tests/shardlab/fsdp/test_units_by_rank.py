@@ -139,15 +139,17 @@ def counted_differently(world: World, strategy: str, first: int | None, second: 
 
 
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.parametrize("at_once", [True, False])  # as over gloo, as over NCCL
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
 @on_ranks(2)
 @on_default_device
-def test_ranks_that_part_after_a_common_change_are_told_before_gradients_mix(
-    world: World, strategy: str
+def test_ranks_that_part_after_a_common_change_are_told_before_backward_returns(
+    world: World, strategy: str, at_once: bool
 ) -> None:
     """All ranks leave the order at the same place, and part afterwards."""
     wrapped = Mixture().double()
     model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
+    model.runtime._compares_at_once = at_once
     model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
     y = model(batch(1, world.rank), ALL, BOTH, [3, 2, 1, 0] if world.rank else [3, 1, 2, 0])
     with pytest.raises(CollectiveError, match="run other units of FSDP"):
