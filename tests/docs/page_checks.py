@@ -210,6 +210,13 @@ def check_speed(page: Path, text: str) -> Faults:
 
 
 CHECKS = (
-    check_blocks, check_set_up, check_environment, check_translated_commands, check_links,
-    check_spanish_numbers, check_spanish_terms, check_writer, check_speed,
-)  # fmt: skip
+    check_blocks,
+    check_set_up,
+    check_environment,
+    check_translated_commands,
+    check_links,
+    check_spanish_numbers,
+    check_spanish_terms,
+    check_writer,
+    check_speed,
+)

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,78 @@ def test_what_the_checks_read_is_there() -> None:
     assert len(quoted) >= 6  # of zero bubble, three in each language
 
 
+SET_UP = "[set up](../index.md#set-up)\n\n"
+CLAIMS = '\n## The claims, judged\n\n<details class="answers" markdown="1">\n'
+LINK = "[1](RESULTS.md#a)"
+# A page's name, its text, and the check that finds the fault, at that line.
+PLANTS = [
+    ("a.md", "# A\n\n```\nx\n```\n", 3, "check_blocks"),
+    ("a.md", "# A\n\n```console\nx\n```\n", 3, "check_blocks"),
+    ("a.md", f"{SET_UP}```bash\n$ ls\n```\n", 4, "check_blocks"),
+    ("a.md", f"{SET_UP}```bash\nls # all\n```\n", 4, "check_blocks"),
+    ("a.md", f"{SET_UP}```bash\nls\n\n```\n", 3, "check_blocks"),
+    ("a.md", f'{SET_UP}??? tip "A"\n\n    ```\n    x\n    ```\n', 5, "check_blocks"),
+    ("a.md", "# A\n\n```bash\nls\n```\n", 3, "check_set_up"),
+    ("a.md", f"```bash\nls\n```\n\n{SET_UP}", 1, "check_set_up"),
+    ("a.md", f"\n## A\n\n{SET_UP}```bash\nls\n```\n", 6, "check_set_up"),
+    ("a.md", f"{SET_UP}```bash\nmake env\nshardbook check\n```\n", 5, "check_environment"),
+    ("a.md", f"{SET_UP}```bash\npytest x\n```\n", 4, "check_environment"),
+    ("both.es.md", "```bash\nls FOLDER\n```\n", 1, "check_translated_commands"),
+    ("both.es.md", "`git log`\n\n```bash\nls CARPETA\n```\n", 1, "check_translated_commands"),
+    ("a.md", "# A\n\nsee [b](both.es.md)\n", 3, "check_links"),
+    ("both.es.md", "x\n\n[b](both.md#b)\n", 3, "check_links"),
+    ("both.es.md", "| a |\n|---|\n| [b](both.md) |\n", 3, "check_links"),
+    ("both.es.md", '??? tip "A"\n\n    [b](both.md)\n', 3, "check_links"),
+    ("both.es.md", "x\n1.250 tokens\n", 2, "check_spanish_numbers"),
+    ("both.es.md", "x\n1,024 tokens\n", 2, "check_spanish_numbers"),
+    ("both.es.md", "---\ntitle: a\n---\nun cubo\n", 4, "check_spanish_terms"),
+    ("a.md", "# A\n\n<!-- /table -->\n", 1, "check_writer"),
+    ("a.md", "<!-- written by `python -m no.thing` -->\n\n# A\n\n<!-- /a -->\n", 1, "check_writer"),
+    ("a.md", "x\n\n1.23 [as](kernels-speed.md#no-such-part) fast\n", 3, "check_speed"),
+    ("labs/04-a.md", f"*Predict* a\n\n{LINK}\n", 3, "check_folds"),
+    ("labs/04-a.md", "*Predict* a\n\n[1](RESULTS.md#count-a)\n", 3, "check_folds"),
+    ("labs/04-a.md", f"{LINK}\n\n## B\n\n*Predict* a\n", 1, "check_folds"),
+    ("labs/04-a.md", f'*Predict* a\n\n???+ tip "A"\n\n    {LINK}\n', 5, "check_folds"),
+    ("labs/04-a.md", f"*Predice* a\n<details open>\n{LINK}\n</details>\n", 3, "check_folds"),
+    ("labs/04-a.md", "*Predict* a\n[1](../../docs/measured/pair.md#a)\n", 2, "check_folds"),
+    ("labs/02-a.md", "*Predict* a\n", 1, "check_folds"),
+    ("labs/03-a.md", '\n??? tip "A"\n\n    `x/y.py:L3`\n', 2, "check_reading_lab"),
+    ("labs/03-a.md", f"\n`{lab_checks.CITATION.findall(lab_checks.finished_notes())[0]}`\n", 2,
+     "check_reading_lab"),
+    ("theory/02-a.md", "# A\n", 1, "check_theory_before_lab_03"),
+    ("theory/02-a.md", "\n## The claims, judged\n\n| a |\n\n## B\n", 2,
+     "check_theory_before_lab_03"),
+    ("theory/02-a.md", "\n\n[n](../../experiments/35-reading-notes/n.md)\n", 3,
+     "check_theory_before_lab_03"),
+    ("theory/02-a.md", f"{CLAIMS}<summary>Later</summary>\n| a |\n</details>\n\n## B\n", 2,
+     "check_theory_before_lab_03"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_check_finds_its_faults_at_their_lines(
+    check: Callable[[Path, str], page_checks.Faults], tmp_path: Path
+) -> None:
+    for folder in ("labs", "theory"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "both.md").write_text("1,024\n\n```bash\nls FOLDER\n```\n")
+    (tmp_path / "both.es.md").write_text("")
+    plants = [plant for plant in PLANTS if plant[3] == check.__name__]
+    assert plants
+    for name, text, line, _ in plants:
+        page = tmp_path / name
+        page.write_text(text)
+        assert line in [number for number, _ in check(page, text)], text
+        page.write_text("")
+
+
+def test_a_fold_that_starts_closed_hides_a_result() -> None:
+    for folded in (f'??? tip "A"\n\n    {LINK}\n', f"<details>\n{LINK}\n</details>\n"):
+        lines = list(lab_checks.list_lines(f"{folded}\n[2](RESULTS.es.md#b)\n"))
+        assert [row for _, row in lab_checks.list_rows(lines, folded=True)] == ["a"]
+        assert [row for _, row in lab_checks.list_rows(lines, folded=False)] == ["b"]
+
+
 def test_pages_before_lab_03_give_away_at_most_two_choices_of_ten() -> None:
     notes = "".join(n.read_text("utf-8") for n in lab_checks.NOTES if ".es." not in n.name)
     finished = lab_checks.CHOICE.findall(notes)
@@ -77,6 +149,21 @@ def test_pages_before_lab_03_give_away_at_most_two_choices_of_ten() -> None:
     assert len(candidates) == 19
     assert lab_checks.choices_shown(candidates, lab_checks.THEORY) == []
     assert len(lab_checks.choices_shown(candidates, lab_checks.BEFORE_LAB_03)) <= 2
+
+
+def test_a_choice_is_given_away_by_an_overlapping_citation_outside_of_folds(
+    tmp_path: Path,
+) -> None:
+    choice, page = "- **A choice.** It cites\n  `a/b.py:L10-L14`.\n", tmp_path / "page.md"
+    for text, given_away in (
+        ("It cites `a/b.py:L14`.\n", True),
+        ("It cites `a/b.py:L15`.\n", False),
+        ("It cites `b.py:L14`.\n", False),
+        ("<details>\n`a/b.py:L14`\n</details>\n", False),
+        ('??? tip "Hint"\n\n    `a/b.py:L14`\n\n`a/b.py:L11`\n', True),
+    ):
+        page.write_text(text, "utf-8")
+        assert lab_checks.choices_shown([choice], [page]) == [choice] * given_away, text
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

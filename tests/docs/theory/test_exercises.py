@@ -198,3 +198,39 @@ def test_the_spanish_problems_have_the_same_numbers(page: Path) -> None:
                 found = [[match[0] for match in pattern.finditer(text)] for text in texts]
                 both = [sorted(filter(NUMBER.search, matches)) for matches in found]
                 assert both[0] == both[1], original.name
+
+
+PROBLEM = """\
+**1. A question.** 4 ranks sum 64 MiB. How much does each send?
+
+??? example sum "Answer 1"
+    Each sends 2 · 3/4 · 64 MiB = **96 MiB** (in 6 steps).
+"""
+TABLE = {
+    "given": {"n": "4 ranks", "S": "64 MiB"},
+    "96 MiB": "Call('all_reduce', S, n).wire",
+    "6": "steps('all_reduce', n)",
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("**96", "**97", "gives 96.00"),
+        ("2 · 3/4", "2 · 3/8", "gives 48.00"),
+        ("4 ranks", "8 ranks", "the question doesn't give 4 ranks"),
+        ("6 steps", "7 steps", "nothing explains 7"),
+        (" = **96 MiB**", " = 96 MiB, so **5 of them**", "5 of them is not in exercises.toml"),
+        (" (in 6 steps)", "", "the problem has no 6"),
+    ],
+)
+def test_a_planted_fault_is_found(old: str, new: str, fault: str) -> None:
+    assert find_faults(read_exercises(PROBLEM)[0], TABLE) == []
+    faults = find_faults(read_exercises(PROBLEM.replace(old, new))[0], TABLE)
+    assert any(fault in found for found in faults), faults
+
+
+def test_a_changed_formula_is_found() -> None:
+    table = TABLE | {"96 MiB": "Call('all_gather', S, n).wire"}
+    faults = find_faults(read_exercises(PROBLEM)[0], table)
+    assert faults == ["96 MiB: Call('all_gather', S, n).wire gives 48"]
