@@ -78,11 +78,16 @@ def test_the_commands_of_the_pages_do_what_they_say(
 
 
 def find_absent_lines(commands: list[Typed], folder: Path) -> list[str]:
-    """Return the lines that a page shows below its commands and that they did not print."""
+    """Return the lines that a page shows below its commands and that they did not print.
+
+    Runs of train.py are cut short here; `python -m pages lab-01` writes what whole runs print.
+    """
     absent = []
     for page in dict.fromkeys(page for page, _ in commands):
         for block, shown in read_outputs(page).items():
             numbers = [i for i, (of, c) in enumerate(commands) if (of, c.line) == (page, block)]
+            if numbers and all("train.py" in commands[i][1].text for i in numbers):
+                continue
             printed = "\n".join(read_output(folder, i) for i in numbers)
             lines = shown
             if page == ABOUT_PAGES:

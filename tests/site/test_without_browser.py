@@ -16,7 +16,16 @@ def test_without_a_browser_one_line_says_how_to_get_one(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "SHARDBOOK_EXPECT_NO_SKIPS"}
     files = ["tests/site/pages/test_recall_cards.py", "tests/site/test_browser.py"]
     done = run_program(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "browser and not ci",
+            *files,
+        ],
         cwd=ROOT,
         env={**environment, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)},
     )
