@@ -329,7 +329,7 @@ def test_an_impossible_plan_is_refused_in_a_sentence(
         (LLAMA_8B | {"tie_word_embeddings": "no"}, "is neither true nor false"),
         (LLAMA_8B | {"model_type": "gpt2", "n_positions": "x"}, "n_positions = 'x' is no whole"),
         (LLAMA_8B | {"num_attention_heads": 24}, "24 heads do not divide hidden"),
-        (LLAMA_8B | {"num_key_value_heads": 7}, "kv_heads = 7 does not divide 32 heads"),
+        (LLAMA_8B | {"num_key_value_heads": 7}, "kv-heads = 7 does not divide 32 heads"),
     ],
 )
 def test_a_config_that_is_not_understood_is_refused_in_a_sentence(
@@ -352,3 +352,11 @@ def test_a_config_has_the_models_parameters(tmp_path: Path) -> None:
     assert sum(memory.parameters(model, Plan(), 0)) == 8_030_261_248  # as its card says
     assert model.gated
     assert model.kv_heads == 8
+
+
+def test_fsdp_cuts_weights_where_no_option_says_otherwise(tmp_path: Path) -> None:
+    plain, cut, whole = (
+        fits(tmp_path, f"--program fsdp {more}--output-format json").output
+        for more in ("", "--zero 3 ", "--zero 0 ")
+    )
+    assert plain == cut != whole

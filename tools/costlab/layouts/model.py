@@ -33,9 +33,10 @@ def _check_counts(settings: object, may_be_zero: tuple[str, ...]) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             continue
         least, largest = int(name not in may_be_zero), LARGEST.get(name, LARGEST_COUNT)
+        option = name.replace("_", "-")
         refuse(
-            (value < least, f"{name} = {value}: choose a whole number from {least}"),
-            (value > largest, f"{name} = {value:,}: at most {largest:,} are supported"),
+            (value < least, f"{option} = {value}: choose a whole number from {least}"),
+            (value > largest, f"{option} = {value:,}: at most {largest:,} are supported"),
         )
 
 
@@ -100,13 +101,13 @@ class Model:
         refuse(
             (not self.head_size and self.hidden % self.heads,
              f"{self.heads} heads do not divide hidden = {self.hidden}; choose heads that do, or "
-             "name head_size"),
+             "name head-size"),
             (self.heads % (self.kv_heads or self.heads),
-             f"kv_heads = {self.kv_heads} does not divide {self.heads} heads"),
+             f"kv-heads = {self.kv_heads} does not divide {self.heads} heads"),
             (self.experts and self.top_k > self.experts,
-             f"top_k = {self.top_k} of {self.experts} experts: choose at most {self.experts}"),
+             f"top-k = {self.top_k} of {self.experts} experts: choose at most {self.experts}"),
             (self.dense_layers > self.layers,
-             f"dense_layers = {self.dense_layers} of {self.layers} layers"),
+             f"dense-layers = {self.dense_layers} of {self.layers} layers"),
             (self.norm not in ("layer", "rms"), f"norm = {self.norm!r}: choose layer or rms"),
         )  # fmt: skip
         defaults = {"kv_heads": self.heads, "head_size": self.hidden // self.heads,

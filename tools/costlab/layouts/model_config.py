@@ -95,5 +95,6 @@ def model_from(path: Path | None, ignored: Collection[str], named: dict[str, Any
     for name in ("layers", "hidden", "heads", "vocabulary"):
         refuse((name not in settings, f"--{name} is missing: name it, or a --config that has it"))
     for name in OF_EXPERTS if not settings.get("experts") else ():
-        refuse((named.get(name), f"{name} = {named.get(name)} of 0 experts: name --experts, too"))
+        option = name.replace("_", "-")
+        refuse((named.get(name), f"{option} = {named.get(name)} of 0 experts: name --experts, too"))
     return Model(**settings)

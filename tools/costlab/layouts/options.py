@@ -102,6 +102,8 @@ def read_layout(named: Mapping[str, Any]) -> tuple[Model, Plan]:
     model = model_from(given.get("config"), given["ignore"],
                        {name: given[name] for name in given.keys() & of_model})  # fmt: skip
     settings: dict[str, Any] = dict(FACTS["programs"].get(given.get("program", ""), {}))
+    program = given.get("program") or given.get("stack", "")
+    settings["zero"] = 3 * program.startswith("fsdp")  # it cuts weights, too
     settings |= {name: given[name] for name in given.keys() & of_plan - of_model}
     tensor, stages, context = (settings[axis] for axis in ("tensor", "stages", "context"))
     settings["data"] = data_ranks(given["ranks"], tensor, stages, context)
