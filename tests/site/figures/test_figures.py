@@ -223,6 +223,9 @@ CONFIGS: list[dict[str, Any]] = [
     CONFIG | {"hidden_size": "2048"},
     CONFIG | {"vocab_size": None},
     CONFIG | {"attention_bias": True},
+    CONFIG | {"tie_word_embeddings": "no"},
+    CONFIG | {"mlp_bias": 0},
+    GPT2_CONFIG | {"n_positions": "512"},
     CONFIG | {"decoder_sparse_step": 2},
     CONFIG | {"model_type": "__proto__"},
 ]

@@ -359,6 +359,9 @@
       }
       settings[name] = keys[key];
     }
+    const unclear = ["tie_word_embeddings", "mlp_bias", "attention_bias"].find((key) => ![undefined, null, true, false].includes(keys[key]));
+    if (unclear) return words["not-switch"].replace("{key}", unclear);
+    if (!Number.isInteger(keys.n_positions ?? 1024)) return words["not-key"].replace("{key}", "n_positions");
     const biased = keys.mlp_bias || (keys.attention_bias && families[kind].bias === false);
     const sparse = (keys.decoder_sparse_step ?? 1) !== 1 || [].concat(keys.mlp_only_layers ?? []).length;
     if (biased || sparse) {
