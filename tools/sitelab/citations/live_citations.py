@@ -13,8 +13,8 @@ from mkdocs.utils import get_relative_url
 
 from sitelab.citations import card
 from sitelab.citations.resolved import ResolvedCitation
-from sitelab.citations.visible_text import make_visible
 from sitelab.pages.tree import Element
+from sitelab.rendering import make_visible
 
 FOLDER = "assets/citations"
 _SKIPPED_TAGS = ("pre", "a")  # blocks of code and links are not changed

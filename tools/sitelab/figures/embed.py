@@ -60,7 +60,7 @@ def embed_figures(
 
     Args:
         page: the page's content.
-        makers: the figures' makers by name, `makers.MAKERS`.
+        makers: the figures' makers by name, `sitelab.figures.MAKERS`.
         language: of the page: "en" or "es".
         url: of the page, relative to the site's root.
         root: of the repository.
