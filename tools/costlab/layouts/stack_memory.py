@@ -76,9 +76,8 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
         state["gradient"] = 6  # summed in fp32 beside bf16
     if not run.source and run.stack in MEGATRON:
         state["gradient"] = 4  # fp32, Megatron's default; published rows are counted in bf16
-    if (
-        run.model == "nemotron-340b"
-    ):  # its recipe has moments in bf16; NeMo then has no fp32 weights
+    # Its recipe has moments in bf16; NeMo then has no fp32 weights.
+    if run.model == "nemotron-340b":
         state["optimizer"] = 4
     if run.zero == 3:  # FSDP: fp32 weights and gradients, two moments
         state = {"weight": 4, "gradient": 4, "optimizer": 8}
