@@ -194,17 +194,23 @@ class Axis(PointToPoint):
         Raises:
             CollectiveError: some ranks gave another description; names them.
         """
-        local = torch.tensor([zlib.crc32(action.encode())], device="cpu")
-        gathered = torch.empty(self.size, dtype=local.dtype, device="cpu")
-        self.gather_small(local, gathered)
-        differing = [
-            rank for rank, checksum in zip(self.ranks, gathered, strict=True) if checksum != local
-        ]
-        if differing:
+        if differing := self.start_comparison(action)():
             raise CollectiveError(
                 f"the ranks of {self._place} do different things, which would meet as if they were "
                 f"the same: ranks {differing} not what this one does, {action}"
             )
+
+    def start_comparison(self, text: str) -> Callable[[], list[int]]:
+        """Start to compare a text; return a function that waits, and names ranks with another."""
+        digest = torch.tensor([zlib.crc32(text.encode())], device="cpu")
+        digests = torch.empty(self.size, dtype=digest.dtype, device="cpu")
+        wait = self.start_gather_small(digest, digests)
+
+        def finish() -> list[int]:
+            wait()
+            return [r for r, other in zip(self.ranks, digests, strict=True) if other != digest]
+
+        return finish
 
     def rendezvous(self, action: str) -> None:
         """Wait until all ranks have written the same action to their store.
