@@ -31,6 +31,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from shardlab.comm import Axis
 from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.rope import rotate
 from shardlab.grid.rules import check_tensor
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
@@ -108,24 +109,14 @@ class Attention(nn.Module):
         if self.q_norm and self.k_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rates is not None:
-            q, k = self._rotate(self.rates, q, k)
+            tokens = len(q)
+            position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
+            q, k = rotate(position_S, self.rates, self.magnitude, q, k)
             v = v.contiguous()  # else backward keeps all of qkv for it
         attend = self.context.attend if self.context else self._attend
         context_BaSD = attend(_heads_first(q), _heads_first(k), _heads_first(v), documents_BS)
         out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).flatten(2))
         return out_sBH
-
-    def _rotate(self, rates: list[float], *tensors: Tensor) -> list[Tensor]:
-        """Rotate queries and keys by the positions of this rank's tokens."""
-        tokens, half = len(tensors[0]), self.head // 2
-        position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
-        angle_SD = position_S[:, None] * torch.tensor(rates, dtype=torch.float64)
-        cos, sin = (
-            (table_SD * self.magnitude)[:, None, None, None].to(tensors[0])
-            for table_SD in (angle_SD.cos(), angle_SD.sin())
-        )
-        halves = ((x_SBgQD[..., :half], x_SBgQD[..., half:]) for x_SBgQD in tensors)
-        return [torch.cat([x * cos - y * sin, y * cos + x * sin], -1) for x, y in halves]
 
     def _attend(
         self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, documents_BS: Tensor | None
