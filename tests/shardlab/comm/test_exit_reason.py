@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlab.comm import launcher
+from shardlab.comm import exit_reason
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
 
@@ -39,7 +39,7 @@ def test_the_summary_of_torchrun_ends_with_the_reason(program: list[str], reason
 def test_without_torchrun_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(launcher.FILE, raising=False)
+    monkeypatch.delenv(exit_reason.FILE, raising=False)
     monkeypatch.chdir(tmp_path)
-    launcher.report_reason("--tp 3 needs 3 ranks")
+    exit_reason.report_reason("--tp 3 needs 3 ranks")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What a rank tells the program that launched it.
+"""The reason why a rank ends, in a sentence that the program that launched it prints last.
 
 torchrun prints a summary of some twenty lines where a rank fails, after whatever that rank printed.
 It ends with the reason that the rank left in a file, and without one with a link.

@@ -1,23 +1,7 @@
-"""Checkpoints that another grid can load: tensor, pipeline and data axes of any size, and FSDP.
+"""Writes a checkpoint from one grid, and loads one into a model and an optimizer on another.
 
-    checkpoint/
-      index.json                       the tensors, and which file has which piece of each
-      shards-6b1f…/rank-00000.safetensors …
-
-Every rank writes the slices of which it is the only or the first holder, and lists all tensors of
-which it holds a slice. Rank 0 checks that the new index has each element of these tensors once.
-Then it replaces the old index by one rename: a job that is killed before the rename leaves the old
-checkpoint, and one that is killed after it leaves the new one. A load reads from each file only the
-slices that it needs.
-
-A load runs no code of the checkpoint: the index is JSON, the shards are safetensors.
-
-`torch.distributed.checkpoint` was considered. Its reader unpickles `.metadata`
-(`FileSystemReader.read_metadata`) and its planner unpickles all that isn't a tensor
-(`DefaultLoadPlanner.load_bytes`), so a checkpoint must be trusted. It knows how a tensor is cut
-only from DTensors. It writes into the folder of the checkpoint that it replaces, file by file.
-`TensorSlice` takes the idea of `ShardedTensor`, with global offsets, from Megatron's
-`dist_checkpointing`.
+Every rank writes its slices into a file, and rank 0 the index of all. A load checks everything
+before it changes a value.
 """
 
 from __future__ import annotations
@@ -52,8 +36,6 @@ from shardlab.training.checkpoint.slices import (
     slice_parameters,
 )
 from shardlab.training.masters import round_masters
-
-__all__ = ["CheckpointError", "load", "save"]
 
 Groups: TypeAlias = list[dict[str, Any]]  # an optimizer's settings
 Written: TypeAlias = tuple[dict[str, StoredTensor], Groups]  # one rank's entries and settings
