@@ -140,12 +140,11 @@ def _make_controls(
     constants: Constants, preset: str, preset_names: list[str], words: dict[str, str]
 ) -> list[Any]:
     op, ranks, payload = INITIAL
-    links = [*((name, words[name]) for name in preset_names), ("own", words["own"])]
     bytes_each = [(value, quantities.format_binary(value)) for value in PAYLOADS]
     return [
-        make_control("choice", "op", words, op, options=[(name, words[name]) for name in STEPS]),
-        make_control("choice", "preset", words, preset, options=links),
-        make_control("slider", "ranks", words, ranks, options=[(n, str(n)) for n in RANKS]),
+        make_control("choice", "op", words, op, STEPS),
+        make_control("choice", "preset", words, preset, [*preset_names, "own"]),
+        make_control("slider", "ranks", words, ranks, RANKS),
         make_control("slider", "payload", words, payload, options=bytes_each),
         *(
             make_control("number", name, words, value, step="any", **limits)

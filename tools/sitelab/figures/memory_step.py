@@ -203,9 +203,6 @@ def _format_tick(number: float) -> str:
 
 def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:
     name, micro_batches, recompute, keeps = INITIAL
-    names = [(model, words.get(f"model-{model}", model)) for model in NAMES]
-    options = [(option, words[f"recompute-{option}"]) for option in BACKWARD]
-    counts = [(count, str(count)) for count in MICRO_BATCHES]
     return {
         "stages": {model: load_presets()[model]["stages"] for model in NAMES},
         "bytes": {
@@ -222,9 +219,9 @@ def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:
         },
         "moment": moment,
         "controls": [
-            make_control("choice", "model", words, name, options=names),
-            make_control("slider", "microBatches", words, micro_batches, options=counts),
-            make_control("choice", "recompute", words, recompute, options=options),
+            make_control("choice", "model", words, name, NAMES),
+            make_control("slider", "microBatches", words, micro_batches, MICRO_BATCHES),
+            make_control("choice", "recompute", words, recompute, BACKWARD),
             make_control("tick", "keeps", words, keeps),
         ],
     }

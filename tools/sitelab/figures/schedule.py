@@ -100,19 +100,13 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
         for key, schedule in build_schedules().items()
     }
     kind, stages, micro_batches, backward = INITIAL
-    sliders = {
-        "stages": (STAGES, stages),
-        "microBatches": (MICRO_BATCHES, micro_batches),
-        "backward": (BACKWARDS, backward),
-    }
     return {
         "schedules": actions,
         "controls": [
-            make_control("choice", "kind", words, kind, options=[(k, words[k]) for k in KINDS]),
-            *(
-                make_control("slider", key, words, at, options=[(n, str(n)) for n in values])
-                for key, (values, at) in sliders.items()
-            ),
+            make_control("choice", "kind", words, kind, KINDS),
+            make_control("slider", "stages", words, stages, STAGES),
+            make_control("slider", "microBatches", words, micro_batches, MICRO_BATCHES),
+            make_control("slider", "backward", words, backward, BACKWARDS),
         ],
     }
 
