@@ -29,7 +29,7 @@ from sitelab.citations.resolved import ResolvedCitation
 from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, recall_cards
-from sitelab.pages.allowed_classes import is_bench_page
+from sitelab.pages.allowed_html import is_bench_page
 from sitelab.pages.rebuild_cache import PageCache, RebuildCache
 from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS

@@ -22,6 +22,7 @@ D = H/A unless a model says otherwise; lower case: this rank's share.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from shardlab.comm import Axis
 from shardlab.gpt.config import GPTConfig
-from shardlab.gpt.rope import rotate
 from shardlab.grid.rules import check_tensor
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
@@ -77,8 +77,12 @@ class Attention(nn.Module):
         check_tensor(axis.size, hidden=heads * self.head, heads=heads, kv_heads=groups)
         self.groups = groups // axis.size
         self.queries = heads // groups
-        self.rates = config.rope_rates if config.position == "rope" else None
-        self.magnitude = config.rope_scaling.magnitude if config.rope_scaling else 1.0
+        self.rotate: Callable[..., list[Tensor]] | None = None
+        if config.position == "rope":
+            from shardlab.gpt.rope import rotate
+
+            magnitude = config.rope_scaling.magnitude if config.rope_scaling else 1.0
+            self.rotate = partial(rotate, config.rope_rates, magnitude)
         self.q_norm, self.k_norm = (
             NORMS[config.norm](self.head, eps=config.norm_eps, init=init,
                                sequence_parallel=axis.size > 1) if config.qk_norm else None
@@ -108,10 +112,10 @@ class Attention(nn.Module):
         q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
         if self.q_norm and self.k_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        if self.rates is not None:
+        if self.rotate:
             tokens = len(q)
             position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
-            q, k = rotate(position_S, self.rates, self.magnitude, q, k)
+            q, k = self.rotate(position_S, q, k)
             v = v.contiguous()  # else backward keeps all of qkv for it
         attend = self.context.attend if self.context else self._attend
         context_BaSD = attend(_heads_first(q), _heads_first(k), _heads_first(v), documents_BS)

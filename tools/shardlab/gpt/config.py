@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from shardlab.gpt.rope import RopeScaling
 from shardlab.grid.rules import refuse
 
-if TYPE_CHECKING:  # a model without experts doesn't load them
+if TYPE_CHECKING:  # a model without experts, or without rope, doesn't load them
     from shardlab.experts.config import ExpertConfig
+    from shardlab.gpt.rope import RopeScaling
 
 CHOICES = {"norm": ("layer", "rms"), "position": ("learned", "rope"), "mlp": ("gelu", "swiglu")}
 # What makes a Llama of a GPT: GPTConfig(**LLAMA, layers=…, …).

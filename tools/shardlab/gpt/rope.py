@@ -93,14 +93,14 @@ class RopeScaling:
 
 
 def rotate(
-    position_S: Tensor, rates: list[float], magnitude: float, *tensors: Tensor
+    rates: list[float], magnitude: float, position_S: Tensor, *tensors: Tensor
 ) -> list[Tensor]:
     """Rotate pairs of features, each by the position times the pair's rate.
 
     Args:
-        position_S: of each token.
         rates: of each pair, `GPTConfig.rope_rates`.
         magnitude: what cosines and sines are multiplied by.
+        position_S: of each token.
         tensors: of shape [S, B, g, Q, D].
     """
     half = len(rates)
