@@ -25,7 +25,7 @@ from notelab import __version__
 from notelab.recall.cards import Card
 from sitelab import plain_tree
 from sitelab.citations import live_citations, resolved
-from sitelab.citations.resolved import ResolvedCitation
+from sitelab.citations.resolved import Resolved, ResolvedCitation
 from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, recall_cards
@@ -88,7 +88,7 @@ class Site:
         self._todays_cards = recall_cards.TodaysCards()
         self._wayfinding = Wayfinding()
         self._citations: dict[Path, dict[str, ResolvedCitation]] = {}
-        self._resolved: dict[tuple[str | int, ...], ResolvedCitation] = {}
+        self._resolved: Resolved = {}
         self._citation_cards: dict[str, str] = {}
         self._cards: dict[Path, list[Card]] = {}
         self._full_outputs: dict[str, str] = {}

@@ -165,10 +165,6 @@ def seconds_to_percent(duration: float) -> float:
     return 100 * (high - log10(duration)) / (high - low)
 
 
-def _format_axis_seconds(duration: float) -> str:
-    return quantities.format_seconds(duration).replace(".00", "").replace(".0", "")
-
-
 def _render(
     constants: Constants, call: Call, dots: list[Point], preset: str, words: dict[str, str]
 ) -> str:
@@ -195,5 +191,6 @@ def _render(
         "collective", words, shown=call, dots=dots, curve=curve, values=answers, links=LINKS,
         sizes=[(2**power, quantities.format_binary(2**power)) for power in (10, 15, 20, 25, 30)],
         times=[10.0**power for power in range(-6, 2)], bytes_to_percent=bytes_to_percent,
-        seconds_to_percent=seconds_to_percent, format_seconds=_format_axis_seconds,
+        seconds_to_percent=seconds_to_percent,
+        format_seconds=lambda time: quantities.drop_zeros(quantities.format_seconds(time)),
     )  # fmt: skip

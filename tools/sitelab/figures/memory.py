@@ -196,20 +196,10 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         product = ", ".join(dict.fromkeys(products.get(key, ())))
         described_rows.append((kind, key, _describe(kind, key, words), product, why))
     return render_template(
-        "memory",
-        words,
-        sums=sums,
-        whole=sum(sums.values()),
-        added=need.likely - need.counted,
-        room=_room(at),
-        need=need,
-        verdict=judge(need, _room(at)),
-        scale=max(need.high, _room(at)),
-        lines=lines,
-        size=quantities.format_bytes,
-        answers=answer(at, words),
-        rows=described_rows,
-    )
+        "memory", words, sums=sums, whole=sum(sums.values()), added=need.likely - need.counted,
+        room=_room(at), need=need, verdict=judge(need, _room(at)), scale=max(need.high, _room(at)),
+        lines=lines, size=quantities.format_bytes, answers=answer(at, words), rows=described_rows,
+    )  # fmt: skip
 
 
 def _describe(kind: str, key: str, words: dict[str, str]) -> str:

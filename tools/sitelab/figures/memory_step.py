@@ -181,7 +181,8 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         areas={kind: draw_area(every, kind, end, ticks[-1]) for kind in STACKED},
         peaks=[sum(find_peak(points).bytes) for points in steps], now=peak.time,
         sums=dict(zip(KINDS, peak.bytes, strict=True)), size=quantities.format_bytes,
-        tick=_format_tick, values=answer(traced, count_account(*INITIAL[:3])),
+        tick=lambda number: quantities.drop_zeros(quantities.format_bytes(number)),
+        values=answer(traced, count_account(*INITIAL[:3])),
         text=describe_span(traced[moment][0], peak, words),
     )  # fmt: skip
     return Figure(html, _collect_data(moment, words))
@@ -195,10 +196,6 @@ def draw_area(points: list[Point], kind: str, end: float, top: float) -> str:
     highs = [(t, low + p.bytes[place]) for (t, low), p in zip(lows, points, strict=True)]
     corners = [*highs, *reversed(lows)]
     return " ".join(f"{100 * t / end:.3f},{100 - 100 * y / top:.3f}" for t, y in corners)
-
-
-def _format_tick(number: float) -> str:
-    return quantities.format_bytes(number).replace(".00", "").replace(".0", "")
 
 
 def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ import nh3
 from pygments.token import STANDARD_TYPES
 
 _LISTS = Path(__file__).with_name("allowed.toml")
-_ALLOWED: dict[str, Any] = tomllib.loads(_LISTS.read_text("utf-8"))
-_ATTRIBUTES = {tag: set(names) for tag, names in _ALLOWED["attributes"].items()}
-_JUDGED = set(_ALLOWED["classes"].pop("judged"))
-_NAMES = {*chain(*_ALLOWED["classes"].values()), *STANDARD_TYPES.values()} - {""}
+ALLOWED: dict[str, Any] = tomllib.loads(_LISTS.read_text("utf-8"))
+_ATTRIBUTES = {tag: set(names) for tag, names in ALLOWED["attributes"].items()}
+_JUDGED = set(ALLOWED["classes"].pop("judged"))
+_NAMES = {*chain(*ALLOWED["classes"].values()), *STANDARD_TYPES.values()} - {""}
 # A fence's language, its tokens, and the API's parts as mkdocstrings names them.
 _FORMS = re.compile(r"language-[\w+-]+|(?:l-Scalar|p-Indicator)[\w-]*|doc(?:-[a-z-]+)?")
 _LAB = "experiments/35-allreduce-costs"
@@ -37,12 +37,12 @@ def clean_html(html: str, *, judged: bool = False) -> str:
     """
     return nh3.clean(
         html,
-        tags=set(_ALLOWED["tags"]),
+        tags=set(ALLOWED["tags"]),
         attributes=_ATTRIBUTES,
         attribute_filter=partial(_filter_attribute, judged),
         generic_attribute_prefixes={"aria-"},
-        filter_style_properties=set(_ALLOWED["styles"]),
-        url_schemes=set(_ALLOWED["schemes"]),
+        filter_style_properties=set(ALLOWED["styles"]),
+        url_schemes=set(ALLOWED["schemes"]),
         link_rel=None,
     )
 
