@@ -22,7 +22,7 @@ PAYLOADS = [2**power for power in range(10, 31)]
 RANKS = [2**power for power in range(1, 11)]
 INITIAL = ("all_reduce", 2, 2**18)
 # What may be typed: µs, µs and GB/s. No link carries 0 bytes a second.
-FIELDS = ({"least": 0, "most": 1e6}, {"least": 0, "most": 1e6}, {"least": 0.001, "most": 1e6})
+LEAST, MOST = (0, 0, 0.001), 1e6
 LEAST_POINTS, FIT_ROUNDS = 4, 20
 
 
@@ -147,8 +147,8 @@ def _make_controls(
         make_control("slider", "ranks", words, ranks, RANKS),
         make_control("slider", "payload", words, payload, options=bytes_each),
         *(
-            make_control("number", name, words, value, step="any", **limits)
-            for (name, value), limits in zip(constants._asdict().items(), FIELDS, strict=True)
+            make_control("number", name, words, value, step="any", least=least, most=MOST)
+            for (name, value), least in zip(constants._asdict().items(), LEAST, strict=True)
         ),
     ]
 
