@@ -47,7 +47,7 @@ LIMITS = {
 }
 TESTS = (36_000, 54_650)  # lines of all tests: wanted, and at most today
 FILES = 540  # in all these rooms; the plan asks for 370
-SMALL = 8  # files, of fewer lines than SHORTEST
+SMALL = 7  # files, of fewer lines than SHORTEST
 SHORTEST = 30
 FOLDER = 15  # Python files in a folder
 ENTRIES = {"__init__.py", "__main__.py"}

@@ -181,12 +181,7 @@ class Axis(PointToPoint):
     # ------------------------------------------------------------------ what must hold
 
     def agree(self, action: str) -> None:
-        """Where the world checks, refuse ranks that are about to do different things."""
-        if self._check:
-            self.require_same(action)
-
-    def require_same(self, action: str) -> None:
-        """Raise on every rank unless all ranks of the axis are about to do the same.
+        """Where the world checks, raise on every rank unless all are about to do the same.
 
         Args:
             action: a description of what this rank is about to do.
@@ -194,7 +189,7 @@ class Axis(PointToPoint):
         Raises:
             CollectiveError: some ranks gave another description; names them.
         """
-        if differing := self.start_comparison(action)():
+        if self._check and (differing := self.start_comparison(action)()):
             raise CollectiveError(
                 f"the ranks of {self._place} do different things, which would meet as if they were "
                 f"the same: ranks {differing} not what this one does, {action}"
