@@ -7,6 +7,7 @@ A page marks the place with `<div class="figure" id="figure-memory">…</div>`. 
 `make_figure` of the module memory_step.
 """
 
+from functools import partial
 from importlib import import_module
 
 from sitelab.figures import schedule
@@ -16,4 +17,7 @@ _FIGURES = "collective fsdp grid memory memory-step ring schedule trace zigzag"
 MAKERS: dict[str, Maker] = {
     name: import_module(f"sitelab.figures.{name.replace('-', '_')}").make_figure
     for name in _FIGURES.split()
-} | {"two-schedules": schedule.make_two_schedules, "zero-bubble": schedule.make_zero_bubble}
+}
+# The kinds, the micro-batches, and a backward's time in forwards.
+MAKERS["two-schedules"] = partial(schedule.compare_schedules, ("gpipe", "1f1b"), 8, 1)
+MAKERS["zero-bubble"] = partial(schedule.compare_schedules, ("1f1b", "zb-h1"), 6, 2)

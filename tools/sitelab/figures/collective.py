@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from math import exp, log, log10
+from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from shardlab.proofs.collective import SENT, Call
 from shardlab.proofs.formulas.seconds import STEPS, seconds, steps
@@ -73,18 +75,16 @@ def fit_constants(points: list[Point]) -> Constants:
     counts as much as twice the time. All latency is attributed to the steps. The method is
     Gauss and Newton's, for the logarithms of both constants, which keeps them positive.
     """
-    last = max(points, key=lambda point: point.bytes)
-    latency, per_byte = min(point.seconds for point in points), last.seconds / last.bytes
+    seconds_each, sizes = np.array([(point.seconds, point.bytes) for point in points]).T
+    largest = sizes.argmax()
+    logs = np.log([seconds_each.min(), seconds_each[largest] / sizes[largest]])
     for _ in range(FIT_ROUNDS):
-        models = [latency + per_byte * point.bytes for point in points]
-        errors = [log(m / point.seconds) for m, point in zip(models, points, strict=True)]
+        latency, per_byte = np.exp(logs)
+        models = latency + per_byte * sizes
         # How much of a model's time is latency, and how much bytes: its slopes, in logarithms.
-        slopes = [(latency / model, 1 - latency / model) for model in models]
-        aa, ab, bb = (sum(s[i] * s[j] for s in slopes) for i, j in ((0, 0), (0, 1), (1, 1)))
-        ae, be = (sum(s[i] * e for s, e in zip(slopes, errors, strict=True)) for i in (0, 1))
-        determinant = aa * bb - ab * ab
-        latency *= exp((ab * be - bb * ae) / determinant)
-        per_byte *= exp((ab * ae - aa * be) / determinant)
+        slopes = np.stack([latency / models, per_byte * sizes / models], axis=1)
+        logs -= np.linalg.lstsq(slopes, np.log(models / seconds_each), rcond=None)[0]
+    latency, per_byte = np.exp(logs)
     call = Call(points[0].op, 1 << 20, 2)
     hop, bandwidth = latency * 1e6 / steps(call.op, 2), call.wire / call.payload / per_byte / 1e9
     return Constants(0, float(f"{hop:.3g}"), float(f"{bandwidth:.3g}"))

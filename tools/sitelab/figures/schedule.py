@@ -65,7 +65,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
 
 
 def compare_schedules(
-    kinds: tuple[str, str], micro_batches: int, backward: int, words: dict[str, str]
+    kinds: tuple[str, str], micro_batches: int, backward: int, words: dict[str, str], root: Path
 ) -> Figure:
     """Return two schedules of four stages, one below the other, without controls."""
     schedules = []
@@ -79,16 +79,6 @@ def compare_schedules(
     return Figure(render_template(
         "schedules", words, schedules=schedules, most=most, colours=colours, name=name
     ))  # fmt: skip
-
-
-def make_two_schedules(words: dict[str, str], root: Path) -> Figure:
-    """Return GPipe and 1F1B, of eight micro-batches."""
-    return compare_schedules(("gpipe", "1f1b"), 8, 1, words)
-
-
-def make_zero_bubble(words: dict[str, str], root: Path) -> Figure:
-    """Return 1F1B and ZB-H1, of six micro-batches and a backward of twice a forward."""
-    return compare_schedules(("1f1b", "zb-h1"), 6, 2, words)
 
 
 def _collect_data(words: dict[str, str]) -> dict[str, Any]:
