@@ -24,13 +24,12 @@ from costlab.layouts.model import (
     pieces_with_ends,
     refuse,
 )
-from costlab.layouts.model_config import FACTS
+from costlab.layouts.model_config import PROGRAMS
 from costlab.layouts.runs import Run
 
 GIB = 2.0**30
 JUDGED = ("bloom-prequel", "hagemann-2023")  # sources that publish runs out of memory
 MEGATRON = ("megatron", "megatron-sp", "megatron-core")
-PROGRAMS: dict[str, dict[str, Any]] = FACTS["programs"]
 # Published units, in bytes: nvidia-smi's MiB by the thousand; torch's GiB.
 UNITS = {"bloom-prequel": 1000 * 2.0**20, "torchtitan": GIB, "trainy": GIB}
 

@@ -12,12 +12,11 @@ import numpy as np
 from costlab.layouts import memory, runs, stack_memory
 from costlab.layouts.fits import DEEPEST, SHOWN
 from costlab.layouts.model import ATTENTION, LARGEST, LARGEST_COUNT, RECOMPUTE, Model, Plan
-from costlab.layouts.model_config import FACTS, FAMILIES, IGNORED, SIZES
+from costlab.layouts.model_config import FAMILIES, IGNORED, PROGRAMS, SIZES
 from costlab.layouts.terms import TERMS
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
-PROGRAMS = FACTS["programs"]
 CARD = "H100"
 PRESETS = tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
 INITIAL = "175B"
