@@ -36,6 +36,15 @@ def test_the_summary_of_torchrun_ends_with_the_reason(program: list[str], reason
     assert reason in last, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, "was killed by SIGKILL (out of memory?)"), (-6, "was killed by SIGABRT"),
+     (3, "ended with status 3"), (None, "closed its pipe")],
+)  # fmt: skip
+def test_an_exit_code_is_told_in_words(code: int | None, words: str) -> None:
+    assert exit_reason.describe_exit(code) == words
+
+
 def test_without_torchrun_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
