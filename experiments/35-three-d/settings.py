@@ -196,7 +196,7 @@ def print_refusal(error: Exception) -> int:
     if int(os.environ.get("RANK", "0")) != 0:
         return 0
     print(f"train.py: error: {error}", file=sys.stderr)
-    from shardlab.comm.launcher import report_reason  # only a refused run needs it
+    from shardlab.comm.exit_reason import report_reason  # only a refused run needs it
 
     report_reason(str(error))
     return 2

@@ -20,7 +20,7 @@ try:
     from torch import Tensor
 
     from shardlab.comm import Axis, World
-    from shardlab.comm.launcher import report_reason
+    from shardlab.comm.exit_reason import report_reason
     from shardlab.experts.config import ExpertConfig
     from shardlab.experts.layer import ExpertAxes, ExpertLayer
     from shardlab.gpt.config import GPTConfig

@@ -25,7 +25,7 @@ try:
     from torch.nn.functional import scaled_dot_product_attention
 
     from shardlab.comm import Axis, World
-    from shardlab.comm.launcher import report_reason
+    from shardlab.comm.exit_reason import report_reason
     from shardlab.context import zigzag
     from shardlab.context.parallel import ContextParallel
     from shardlab.gpt.config import GPTConfig

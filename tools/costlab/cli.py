@@ -69,7 +69,7 @@ def _say_error(line: str) -> None:
 def _report_reason(line: str) -> None:
     """Tell torchrun, whose summary ends with the reason of the rank that it saw fail first."""
     if "TORCHELASTIC_ERROR_FILE" in os.environ:
-        from shardlab.comm.launcher import report_reason
+        from shardlab.comm.exit_reason import report_reason
 
         report_reason(line)
 

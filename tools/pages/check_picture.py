@@ -37,9 +37,8 @@ def printed() -> tuple[str, str]:
         note = book.root / NOTE
         lab = note.with_name("lab.toml")
         lab_file = lab.read_text("utf-8").replace('languages = ["en", "es"]', 'languages = ["en"]')
-        lab.write_text(
-            lab_file, "utf-8"
-        )  # as a learner's own: a fault is one finding, not one a language
+        # As a learner's own: a fault is one finding, not one a language.
+        lab.write_text(lab_file, "utf-8")
         good = _checked(note, 0)
         text = note.read_text("utf-8")
         slipped = text.replace("_flat_param.py:L1103-L1113`", "_flat_param.py:L1106-L1116`")

@@ -15,8 +15,8 @@ from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.diagrams import embed_drawings
 from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures, offer_narrow_plots
+from sitelab.figures import MAKERS
 from sitelab.figures.embed import embed_figures
-from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas, RenderedFormula
 from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.line_breaks import (

@@ -25,11 +25,11 @@ from notelab import __version__
 from notelab.recall.cards import Card
 from sitelab import plain_tree
 from sitelab.citations import live_citations, resolved
-from sitelab.citations.resolved import ResolvedCitation
+from sitelab.citations.resolved import Resolved, ResolvedCitation
 from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
 from sitelab.pages import edit_links, plain_title, recall_cards
-from sitelab.pages.allowed_classes import is_bench_page
+from sitelab.pages.allowed_html import is_bench_page
 from sitelab.pages.rebuild_cache import PageCache, RebuildCache
 from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
@@ -88,7 +88,7 @@ class Site:
         self._todays_cards = recall_cards.TodaysCards()
         self._wayfinding = Wayfinding()
         self._citations: dict[Path, dict[str, ResolvedCitation]] = {}
-        self._resolved: dict[tuple[str | int, ...], ResolvedCitation] = {}
+        self._resolved: Resolved = {}
         self._citation_cards: dict[str, str] = {}
         self._cards: dict[Path, list[Card]] = {}
         self._full_outputs: dict[str, str] = {}

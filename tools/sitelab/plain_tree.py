@@ -86,9 +86,10 @@ def write_settings(folder: Path, language: str, config: MkDocsConfig, nav: Navig
         "extra_javascript": [str(getattr(path, "path", path)) for path in config.extra_javascript],
         "nav": [_entry(item, language) for item in nav.items],
     }
+    # JSON is YAML, too.
     (folder / language / "mkdocs.yml").write_text(
         json.dumps(settings, ensure_ascii=False, indent=1), "utf-8"
-    )  # JSON is YAML
+    )
 
 
 def _entry(item: Any, language: str) -> dict[str, Any]:

@@ -14,40 +14,26 @@ import tempfile
 from base64 import b64encode
 from hashlib import sha256, sha512
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from sitelab import notices
 
 TOOLS = Path(__file__).parents[1]
 
 
-class Bundle(NamedTuple):
+class Bundle(msgspec.Struct):
     """A vendored package: `members` maps patterns of its files to names in `folder`."""
 
-    folder: Path
+    folder: str
     script: str
-    members: tuple[tuple[str, str], ...]
+    members: list[tuple[str, str]]
     source_map: str = ""  # names the packages that are bundled into the script
 
 
-BUNDLES = {
-    "mermaid": Bundle(
-        TOOLS / "notelab" / "mermaid",
-        "mermaid.min.js",
-        ((r"package/dist/(mermaid\.min\.js)", r"\1"), ("package/LICENSE", "mermaid.LICENSE")),
-        "package/dist/mermaid.min.js.map",
-    ),
-    "katex": Bundle(
-        TOOLS / "sitelab" / "katex",
-        "katex.min.js",
-        (
-            (r"package/dist/(katex\.min\.(?:js|css))", r"\1"),
-            # Every browser that the site is made for reads this form of a font.
-            (r"package/dist/(fonts/[\w-]+\.woff2)", r"\1"),
-            ("package/LICENSE", "katex.LICENSE"),
-        ),
-    ),
-}
+_TABLE = Path(__file__).with_suffix(".toml").read_text("utf-8")
+BUNDLES = msgspec.toml.decode(_TABLE, type=dict[str, Bundle])
 
 
 def main(arguments: list[str]) -> int:
@@ -72,19 +58,20 @@ def _vendor(name: str, wanted: str) -> str:
         version, archive = _pack(f"{name}@{wanted}", Path(scratch))
         files = _extract(archive, bundle.members)
         if bundle.source_map:
-            [source_map] = _extract(archive, ((bundle.source_map, "map"),)).values()
+            [source_map] = _extract(archive, [(bundle.source_map, "map")]).values()
             files[f"{name}.NOTICES"] = notices.format_notices(
                 f"{bundle.script} ({name} {version}) holds parts of these packages.",
                 notices.list_packages(source_map),
                 lambda package: _pack(package, Path(scratch))[1],
             ).encode()
-    for old in bundle.folder.glob("fonts/*"):
+    folder = TOOLS / bundle.folder
+    for old in folder.glob("fonts/*"):
         old.unlink()
     for place, data in files.items():
-        (bundle.folder / place).parent.mkdir(exist_ok=True)
-        (bundle.folder / place).write_bytes(data)
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_bytes(data)
     digest = sha256(files[bundle.script]).hexdigest()
-    (bundle.folder / "VERSION").write_text(f"{version}\n{digest}\n", "ascii")
+    (folder / "VERSION").write_text(f"{version}\n{digest}\n", "ascii")
     return f"{name} {version} (sha256 {digest[:12]}…)"
 
 
@@ -103,7 +90,7 @@ def _pack(package: str, scratch: Path) -> tuple[str, Path]:
     return str(facts["version"]), archive
 
 
-def _extract(archive: Path, wanted: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
+def _extract(archive: Path, wanted: list[tuple[str, str]]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     with tarfile.open(archive) as tar:
         for pattern, name in wanted:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costlab.judge.claims import ClaimsError
+from costlab.judge.claims_file import ClaimsError
 from costlab.publish.generate import adopt
 from costlab.record.result import Load, Result, ResultError, Section, save
 from costlab.sections import plan

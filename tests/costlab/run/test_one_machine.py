@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from costlab.judge.claims import Case, Claim, Comparison
+from costlab.judge.claims_file import Case, Claim, Comparison
 from costlab.judge.compare import compare
-from costlab.judge.verdict import judge, machine
+from costlab.judge.judge import judge, machine
 from costlab.record import options
 from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section

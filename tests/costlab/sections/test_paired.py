@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from costlab.judge.claims import load as claims_of
-from costlab.judge.verdict import examine
+from costlab.judge.claims_file import load as claims_of
+from costlab.judge.judge import examine
 from costlab.publish import results_page
 from costlab.publish.claims_page import text as claims_text
 from costlab.publish.figures import draw_speedup

@@ -149,7 +149,8 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
     code = (
         "import sys; from pathlib import Path; from sitelab.citations import resolved;"
         "print([(text, citation.source)"
-        " for page in resolved.resolve_citations(Path(sys.argv[1])).values()"
+        " for page in resolved.resolve_citations("
+        "Path(sys.argv[1]), resolved.open_offline_session(), {}).values()"
         " for text, citation in page.items()])"
     )
     done = run_program(

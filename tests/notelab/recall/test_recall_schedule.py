@@ -15,9 +15,9 @@ import quickjs
 
 from notelab.errors import NotelabError
 from notelab.recall import quantity
-from notelab.recall.asking import schedule
 from notelab.recall.cards import Card
 from notelab.recall.history import Review, read_export, write_export
+from notelab.recall.schedule import schedule
 
 SCRIPT = Path(__file__).parents[3] / "docs/assets/javascripts/recall-schedule.js"
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

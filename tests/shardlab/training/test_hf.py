@@ -20,8 +20,9 @@ from safetensors.torch import load_file, save_file
 from pages.ranks import alone
 from shardlab.comm import World
 from shardlab.fsdp import FSDP
-from shardlab.gpt.config import LLAMA, GPTConfig, RopeScaling
+from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
+from shardlab.gpt.rope import RopeScaling
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole_parameters
 from shardlab.training.checkpoint import hf

@@ -19,6 +19,7 @@ from sitelab.citations.resolved import (
     ResolvedCitation,
     enclosing_statements,
     make_permalink,
+    open_offline_session,
     resolve_citations,
 )
 from sitelab.pages.tree import parse
@@ -45,7 +46,7 @@ def link(html: str, citation: ResolvedCitation, folder: Path, language: str = "e
     cards = live_citations.link_citations(
         page, {TEXT: citation}, language=language, url="es/experiments/lab/note/", mark="m"
     )
-    live_citations.write_cards(cards, language, folder)
+    live_citations.write_cards(cards, language, folder, {})
     return page.html()
 
 
@@ -272,7 +273,7 @@ def test_hosts_whose_form_is_unknown_get_no_permalink() -> None:
 
 
 def test_every_citation_of_the_workbook_is_resolved() -> None:
-    pages = resolve_citations(REPOSITORY)
+    pages = resolve_citations(REPOSITORY, open_offline_session(), {})
     note = pages[REPOSITORY / "experiments/35-reading-notes/megatron-tp-layers.md"]
     assert len(note) >= 20
     first = note["megatron/core/tensor_parallel/layers.py:L134-L143"]

@@ -8,6 +8,6 @@ from tests.running import run_program
 
 
 def test_the_figures_import_no_torch() -> None:
-    loads = "import sys, sitelab.figures.makers; print('torch' in sys.modules)"
+    loads = "import sys, sitelab.figures; print('torch' in sys.modules)"
     answer = run_program([sys.executable, "-c", loads], check=True)
     assert answer.stdout == "False\n"

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from costlab.publish import claims_page, page, results_page
 from costlab.record.options import LAB, LOCAL
-from sitelab.pages import allowed_classes, allowed_html, plain_title
+from sitelab.pages import allowed_html, plain_title
 from sitelab.pages.tree import Element, parse
 from tests.site.parsed import apply_change
 
@@ -80,14 +80,14 @@ def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_row
         for stem in (claims_page.STEM, results_page.STEM):
             for language in ("en", "es"):
                 path = (folder / page.name(stem, language)).relative_to(ROOT)
-                assert allowed_classes.is_bench_page(path.as_posix())
+                assert allowed_html.is_bench_page(path.as_posix())
     for uri in (
         "experiments/01-scratch/CLAIMS.md",
         f"{lab}/note.md",
         f"{lab}/CLAIMS.md/note.md",
         f"docs/{lab}/CLAIMS.md",
     ):
-        assert not allowed_classes.is_bench_page(uri)
+        assert not allowed_html.is_bench_page(uri)
 
 
 def test_a_title_is_text_however_it_came() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from costlab.judge.claims import load
+from costlab.judge.claims_file import load
 from tests.site.reader import OpenReader
 from tests.site.test_build import REPOSITORY
 

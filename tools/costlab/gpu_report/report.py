@@ -82,9 +82,8 @@ def _summary(stage_report: Mapping[str, Any] | None) -> str:
 
 
 def _section(name: str, stage_report: Mapping[str, Any]) -> Sequence[str]:
-    rows = sorted(
-        stage_report["rows"], key=lambda row: row["ok"] is not False
-    )  # what failed, first
+    # What failed, first.
+    rows = sorted(stage_report["rows"], key=lambda row: row["ok"] is not False)
     lines = ["", f"## {name}: {stage_report['state']}", ""]
     if rows:
         lines += ["| what | seen | |", "|---|---|---|"]

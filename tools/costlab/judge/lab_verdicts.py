@@ -1,7 +1,7 @@
 """The claims, judged on a result and shown; and what on this machine is judged otherwise."""
 
-from costlab.judge import claims
-from costlab.judge.verdict import Verdict, judge
+from costlab.judge import claims_file
+from costlab.judge.judge import Verdict, judge
 from costlab.record import options
 from costlab.record.result import Result, load
 from costlab.record.terminal import tabulate
@@ -18,7 +18,7 @@ _STYLES = {
 
 def verdicts(result: Result) -> list[Verdict]:
     """Return a verdict for each claim of the lab."""
-    return judge(claims.load(options.LAB / "claims.toml"), result.metrics(), result.provenance)
+    return judge(claims_file.load(options.LAB / "claims.toml"), result.metrics(), result.provenance)
 
 
 def differences_from_reference(result: Result) -> list[str]:
@@ -29,7 +29,7 @@ def differences_from_reference(result: Result) -> list[str]:
     """
     if not options.REFERENCE.exists():
         return []
-    listed = claims.load(options.LAB / "claims.toml")
+    listed = claims_file.load(options.LAB / "claims.toml")
     reference = load(options.REFERENCE)
     shared = result.metrics().keys() & reference.metrics().keys()
     here, reference_verdicts = (

@@ -7,8 +7,10 @@ that cannot cut its model.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
+
+from shardlab.grid import rules
 
 RECOMPUTE = ("none", "selective", "alternate", "full")
 ATTENTION = ("fused", "unfused")
@@ -20,11 +22,7 @@ class LayoutError(ValueError):
     """A model or plan is impossible; the message says what to change."""
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise the message of the first (condition, message) pair whose condition is true."""
-    for refused, why in rules:
-        if refused:
-            raise LayoutError(why)
+refuse = partial(rules.refuse, error=LayoutError)
 
 
 def _check_counts(settings: object, may_be_zero: tuple[str, ...]) -> None:

@@ -20,6 +20,7 @@ FACTS: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("fits.toml").read_text("utf-8")
 )
 SIZES, FAMILIES, IGNORED = FACTS["sizes"], FACTS["families"], set(FACTS["ignored"]["keys"])
+PROGRAMS: dict[str, dict[str, Any]] = FACTS["programs"]
 OF_EXPERTS = ("top_k", "expert_ffn", "shared_ffn", "dense_layers")
 
 

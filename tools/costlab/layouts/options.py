@@ -19,7 +19,7 @@ from costlab.layouts.model import (
     pieces_with_ends,
     refuse,
 )
-from costlab.layouts.model_config import FACTS, model_from
+from costlab.layouts.model_config import FACTS, PROGRAMS, model_from
 from costlab.layouts.runs import CARDS
 
 TYPES = {"int": int, "str": str, "bool": bool}
@@ -101,7 +101,7 @@ def read_layout(named: Mapping[str, Any]) -> tuple[Model, Plan]:
     of_model, of_plan = ({field.name for field in fields(kind)} for kind in (Model, Plan))
     model = model_from(given.get("config"), given["ignore"],
                        {name: given[name] for name in given.keys() & of_model})  # fmt: skip
-    settings: dict[str, Any] = dict(FACTS["programs"].get(given.get("program", ""), {}))
+    settings: dict[str, Any] = dict(PROGRAMS.get(given.get("program", ""), {}))
     program = given.get("program") or given.get("stack", "")
     settings["zero"] = 3 * program.startswith("fsdp")  # it cuts weights, too
     settings |= {name: given[name] for name in given.keys() & of_plan - of_model}

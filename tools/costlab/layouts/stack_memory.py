@@ -24,6 +24,7 @@ from costlab.layouts.model import (
     pieces_with_ends,
     refuse,
 )
+from costlab.layouts.model_config import PROGRAMS
 from costlab.layouts.runs import Run
 
 GIB = 2.0**30
@@ -63,43 +64,34 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
             f"{run.card} has no {run.dtype}: its data sheet names no such rate"),
            (run.experts == 0 < run.top_k, f"top_k = {run.top_k} of 0 experts"))  # fmt: skip
     data = data_ranks(run.ranks, run.tensor, run.stages, run.context)
-    bloom = run.source == "bloom-prequel"
-    stack = runs.STACKS[run.stack]
+    stack, source = runs.STACKS[run.stack], runs.sources().get(run.source, {})
     model = Model(
         layers=run.layers, hidden=run.hidden, heads=run.heads, kv_heads=run.kv_heads,
         head_size=run.head_size, ffn=run.ffn, vocabulary=run.vocabulary, gated=run.gated,
-        experts=run.experts, top_k=run.top_k or 1, tied=bloom, bias=not run.gated,
-        norm="rms" if run.gated else "layer", embedding_norm=bloom, dropout=bloom,
+        experts=run.experts, top_k=run.top_k or 1, bias=not run.gated,
+        norm="rms" if run.gated else "layer", **{"tied": False, **source.get("model", {})},
     )  # fmt: skip
-    state: dict[str, Any] = {"weight": 2, "gradient": 2, "optimizer": 12}
-    if bloom and run.dtype == "bf16":
-        state["gradient"] = 6  # summed in fp32 beside bf16
-    if not run.source and run.stack in MEGATRON:
-        state["gradient"] = 4  # fp32, Megatron's default; published rows are counted in bf16
-    if (
-        run.model == "nemotron-340b"
-    ):  # its recipe has moments in bf16; NeMo then has no fp32 weights
-        state["optimizer"] = 4
-    if run.zero == 3:  # FSDP: fp32 weights and gradients, two moments
-        state = {"weight": 4, "gradient": 4, "optimizer": 8}
-    recompute, habits = run.recompute, dict[str, Any]()
-    if run.stack.startswith("3d-"):  # Aleph Alpha's own code
-        habits = {"whole_logits": True, "loss_copies": 2, "gathered_inputs": True,
-                  "unfused_norms": not stack.fused}  # fmt: skip
+    # Megatron has gradients in fp32, its default; published rows are counted in bf16.
+    program = "megatron" if not run.source and run.stack in MEGATRON else "deepspeed"
+    habits: dict[str, Any] = {**PROGRAMS["fsdp" if run.zero == 3 else program]}
+    recompute = run.recompute
     if run.zero == 3:
-        habits = {"loss_copies": 2, "gathered_inputs": True, "compiled": stack.fused,
-                  "gathered": 1 if run.dtype == "fp8" and data > 1 else 2}  # fmt: skip
-        if run.source == "trainy":  # a year later: the loss is compiled, too
-            habits |= {"loss_copies": 0, "logits": 2}
+        habits |= {"compiled": stack.fused, "gathered": 1 if run.dtype == "fp8" and data > 1 else 2}
         recompute = "alternate" if recompute == "selective" else recompute
+    elif run.stack.startswith("3d-"):  # Aleph Alpha's own code
+        habits |= {"whole_logits": True, "loss_copies": 2, "gathered_inputs": True,
+                   "unfused_norms": not stack.fused}  # fmt: skip
+    elif run.model == "nemotron-340b":  # moments in bf16, with which NeMo has no fp32 weights
+        habits["optimizer"] = 4
+    elif run.source == "bloom-prequel" and run.dtype == "bf16":
+        habits["gradient"] = 6  # summed in fp32 beside bf16
     plan = Plan(
         tensor=run.tensor, stages=run.stages, data=data, context=run.context, expert=run.expert,
-        chunks=run.chunks, micro_batch=run.micro_batch,
-        sequence=run.sequence, zero=run.zero,
+        chunks=run.chunks, micro_batch=run.micro_batch, sequence=run.sequence, zero=run.zero,
         global_batch=run.global_batch, recompute=recompute,
         sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=uneven(run),
         attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
-        pad=1 if run.zero == 3 else 128, **state, **habits,
+        **habits | source.get("plan", {}),
     )  # fmt: skip
     check(model, plan)
     return model, plan

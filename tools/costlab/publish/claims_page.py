@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from costlab.judge.claims import Case, Claim, VerdictWord, load
-from costlab.judge.verdict import (
+from costlab.judge.claims_file import Case, Claim, VerdictWord, load
+from costlab.judge.judge import (
     HOWS,
     MEANINGS,
     Judged,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from costlab.judge import claims
+from costlab.judge import claims_file
 from costlab.publish import claims_page, results_page
 from costlab.publish.figures import figures
 from costlab.record.result import Result, ResultError, load, save
@@ -18,7 +18,7 @@ def generate(lab: Path) -> list[Path]:
     Raises:
         ResultError, ClaimsError: an input can't be read; nothing is half written.
     """
-    claims.load(lab / claims_page.CLAIMS)  # before anything is replaced
+    claims_file.load(lab / claims_page.CLAIMS)  # before anything is replaced
     drawn = figures.write(load(lab / results_page.REFERENCE), lab)
     return [*drawn, *results_page.write(lab), *claims_page.write(lab)]
 
@@ -33,7 +33,7 @@ def adopt(file: Path, lab: Path) -> list[Path]:
     result = load(file)
     if lacks := _lacking(result, file):
         raise ResultError(f"{file}: {'; '.join(lacks)}; a reference is whole: measure again")
-    claims.load(lab / claims_page.CLAIMS)
+    claims_file.load(lab / claims_page.CLAIMS)
     reference = lab / results_page.REFERENCE
     save(result, reference)
     return [reference, *generate(lab)]

@@ -235,9 +235,8 @@ class NoiseMonitor:
 
     def load(self, least: int) -> Load:
         """Sum the rounds up, of which at least so many should be clean."""
-        observed = [
-            round_ for round_ in self._rounds if round_.foreign == round_.foreign
-        ]  # not NaN
+        # NaN says that the load isn't known.
+        observed = [round_ for round_ in self._rounds if round_.foreign == round_.foreign]
         spoiled = len(self._rounds) - self.clean
         busy = self.clean < self._least(least)
         kept = len(self._rounds) if busy else self.clean

@@ -158,18 +158,16 @@ class _Launch:
 
     def _ending(self, rank: int) -> str:
         """Say how a process ended that said nothing."""
+        from shardlab.comm.exit_reason import describe_exit
+
         worker = self._workers[rank]
         worker.join(GRACE)
         code = worker.exitcode
-        if code is None:
-            return "closed its pipe"
-        if code < 0:
-            name = signal.Signals(-code).name
-            why = " (out of memory?)" if name == "SIGKILL" else ""
-            return f"was killed by {name}{why}"
+        if code is None or code < 0:
+            return describe_exit(code)
         words = Path(self._folder.name, f"rank-{rank}.log").read_text(errors="replace").split("\n")
         last = next((line for line in reversed(words) if line.strip()), "")
-        return f"ended with status {code}" + (f": {last.strip()}" if last else "")
+        return describe_exit(code) + (f": {last.strip()}" if last else "")
 
     def _cause(self) -> str:
         """Return the fault that explains the others: a death, else an exception, else a symptom."""

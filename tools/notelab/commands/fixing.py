@@ -15,7 +15,7 @@ from msgspec.structs import replace as change
 
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
-from notelab.book.resolve import find_moved_lines, find_moved_symbol
+from notelab.book.slipped_citation import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
 from notelab.lab import lock as lock_file

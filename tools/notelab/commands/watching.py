@@ -55,9 +55,8 @@ def _stamps(labs: Iterable[Lab]) -> Stamps:
     for lab in labs:
         files = [*(page.path for page in pages.list_pages(lab)), *list_worktree_files(lab)]
         for folder in {lab.folder, lab.pins_folder}:
-            with contextlib.suppress(
-                OSError
-            ):  # the folder may vanish when another branch is checked out
+            # The folder may vanish when another branch is checked out.
+            with contextlib.suppress(OSError):
                 files += folder.iterdir()
         for path in files:
             with contextlib.suppress(OSError):

@@ -46,9 +46,10 @@ def recall(
         return
     from notelab.book.discovery import select_labs
     from notelab.book.opening import open_session
-    from notelab.recall import asking
+    from notelab.recall.asking import ask
     from notelab.recall.cards import collect_cards
     from notelab.recall.history import History
+    from notelab.recall.schedule import schedule
 
     bench = open_session((), offline=True)
     cards = collect_cards(select_labs(list(paths), bench.lab)[0], language, bench)
@@ -59,13 +60,11 @@ def recall(
         )
     history = History()
     now = datetime.now(UTC)
-    due = [turn for turn in asking.schedule(cards, history.read(), now) if turn.due]
-    done = asking.ask(due[:limit], history)
+    due = [turn for turn in schedule(cards, history.read(), now) if turn.due]
+    done = ask(due[:limit], history)
     remaining = f", {len(due) - done} left" if due else ""
-    later_times = [turn.at for turn in asking.schedule(cards, history.read(), now) if not turn.due]
-    next_time = (
-        f"; next in {_format_wait(min(later_times) - datetime.now(UTC))}" if later_times else ""
-    )
+    later = [turn.at for turn in schedule(cards, history.read(), now) if not turn.due]
+    next_time = f"; next in {_format_wait(min(later) - datetime.now(UTC))}" if later else ""
     say(f"{done} answered{remaining}, of {len(cards)} cards{next_time}")
 
 

@@ -189,9 +189,8 @@ def _comment_above(lines: list[str], row: int) -> int:
 
 def sibling_runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
     """Yield lists of siblings between two lines: statements of a block, or parts of a statement."""
-    open_parents: list[tuple[int, list[tuple[int, int]]]] = [
-        (high, [])
-    ]  # a parent's end, its children
+    # Of each open parent: its end and its children.
+    open_parents: list[tuple[int, list[tuple[int, int]]]] = [(high, [])]
     for first, last in outline.statements:
         if first < low or last > high:
             continue

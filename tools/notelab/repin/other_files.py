@@ -56,19 +56,17 @@ class OtherFiles:
         """Return the files that define the citation's symbol, and did not before."""
         name, path = cited.symbol_name, cited.old.path
         versions: dict[str, Version] = {}
+        is_new = self._moved_lines.is_added if self._clone else lambda *_: True
         for part in _names_to_find(name):
             for other_path in self._list_files(part, cited.old):
                 version = self._read(other_path) if other_path != path else None
                 symbols = version.symbols_by_base_name(part) if version is not None else []
-                if version and any(self._is_new(other_path, symbol.line) for symbol in symbols):
+                if version and any(is_new(other_path, symbol.line) for symbol in symbols):
                     versions[other_path] = version
                 if len(versions) == _MAX_FILES:
                     break
         exact = [version for version in versions.values() if version.symbols_named(name)]
         return exact or [*versions.values()]
-
-    def _is_new(self, path: str, row: int) -> bool:
-        return self._clone is None or self._moved_lines.is_added(path, row)
 
     def _list_files(self, part: str, old: Version) -> list[str]:
         """Return the files that got lines with a name; those with most names of the old first."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.resolve import find_moved_lines, find_moved_symbol
+from notelab.book.slipped_citation import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding, find_text

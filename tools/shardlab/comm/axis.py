@@ -181,12 +181,7 @@ class Axis(PointToPoint):
     # ------------------------------------------------------------------ what must hold
 
     def agree(self, action: str) -> None:
-        """Where the world checks, refuse ranks that are about to do different things."""
-        if self._check:
-            self.require_same(action)
-
-    def require_same(self, action: str) -> None:
-        """Raise on every rank unless all ranks of the axis are about to do the same.
+        """Where the world checks, raise on every rank unless all are about to do the same.
 
         Args:
             action: a description of what this rank is about to do.
@@ -194,17 +189,23 @@ class Axis(PointToPoint):
         Raises:
             CollectiveError: some ranks gave another description; names them.
         """
-        local = torch.tensor([zlib.crc32(action.encode())], device="cpu")
-        gathered = torch.empty(self.size, dtype=local.dtype, device="cpu")
-        self.gather_small(local, gathered)
-        differing = [
-            rank for rank, checksum in zip(self.ranks, gathered, strict=True) if checksum != local
-        ]
-        if differing:
+        if self._check and (differing := self.start_comparison(action)()):
             raise CollectiveError(
                 f"the ranks of {self._place} do different things, which would meet as if they were "
                 f"the same: ranks {differing} not what this one does, {action}"
             )
+
+    def start_comparison(self, text: str) -> Callable[[], list[int]]:
+        """Start to compare a text; return a function that waits, and names ranks with another."""
+        digest = torch.tensor([zlib.crc32(text.encode())], device="cpu")
+        digests = torch.empty(self.size, dtype=digest.dtype, device="cpu")
+        wait = self.start_gather_small(digest, digests)
+
+        def finish() -> list[int]:
+            wait()
+            return [r for r, other in zip(self.ranks, digests, strict=True) if other != digest]
+
+        return finish
 
     def rendezvous(self, action: str) -> None:
         """Wait until all ranks have written the same action to their store.

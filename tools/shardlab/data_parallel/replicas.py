@@ -35,9 +35,8 @@ def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
     _check_same_structure(tensors, axis)
     with torch.no_grad():
         for _, tensor in tensors:
-            for target in dict.fromkeys(
-                (tensor, getattr(tensor, "master", tensor))
-            ):  # in this order
+            # The tensor first, then its master.
+            for target in dict.fromkeys((tensor, getattr(tensor, "master", tensor))):
                 target.copy_(axis.broadcast(target.detach(), source=source))
 
 

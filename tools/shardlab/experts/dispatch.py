@@ -51,9 +51,8 @@ class DispatchPlan:
         """Exchange how many rows each rank sends to each expert."""
         sent_E = chosen_TE.sum(0)
         sent_nL = sent_E.view(joint.size // copies, 1, -1).expand(-1, copies, -1).flatten(0, 1)
-        pending = (
-            None if even else joint.start("all_to_all", sent_nL)
-        )  # sent while the rows are selected
+        # Sent while the rows are selected.
+        pending = None if even else joint.start("all_to_all", sent_nL)
         expert_N, self._token_N = chosen_TE.t().contiguous().nonzero().unbind(1)
         self._place_N = self._token_N * chosen_TE.shape[1] + expert_N
         received_nL = pending.wait() if pending else sent_E[:1].expand_as(sent_nL)

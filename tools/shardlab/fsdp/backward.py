@@ -21,7 +21,6 @@ from dataclasses import InitVar, dataclass
 from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
 from shardlab.fsdp.life_cycle import GradientState, ParameterState
-from shardlab.fsdp.policies import BackwardPrefetch
 from shardlab.fsdp.unit import Unit
 from shardlab.layers.engine import will_accumulate
 
@@ -36,7 +35,6 @@ class BackwardPass:
         forward_order: the units in the order in which their forwards ended.
         watched: units with frozen parameters, once for each of their inputs with a gradient.
         gathers: unshards and releases units.
-        prefetch: which gathers are started early.
         sync: whether gradients are reduced; otherwise they are held.
         keeps: whether units stay unsharded for another forward.
     """
@@ -46,7 +44,6 @@ class BackwardPass:
     forward_order: InitVar[Iterable[Unit]]
     watched: InitVar[Iterable[Unit]]
     gathers: Gathers
-    prefetch: BackwardPrefetch | None
     sync: bool
     keeps: bool
 
@@ -68,9 +65,8 @@ class BackwardPass:
         # torch.autograd.grad for an input only reaches no parameter, so nothing is reduced.
         reduces = any(will_accumulate(leaf) for g in trained for leaf in g.flat.leaves)
         self._queue = deque(trained if reduces else ())
-        self._complete: set[FlatGradient] = (
-            set()
-        )  # complete gradients, which only wait for their turn
+        # Complete gradients, which only wait for their turn.
+        self._complete: set[FlatGradient] = set()
         inputs = Counter(watched)
         self._missing = {unit: len(unit.gradients) for unit in self.units}
         for unit in self.units:
@@ -98,7 +94,7 @@ class BackwardPass:
                 "backward, so its gradient would mix old and new: step the optimizer after "
                 "backward, or run forward again"
             )
-        self._unshard(unit)
+        self.gathers.before_backward(unit, self._next(unit))
 
     def complete(self, unit: Unit, gradient: FlatGradient) -> None:
         """Note that all leaves of one of `unit`'s flat parameters have their gradients."""
@@ -113,8 +109,7 @@ class BackwardPass:
         if self._missing[unit] == 0:
             if not self.keeps:
                 self.gathers.release(unit)
-            if self.prefetch is BackwardPrefetch.BACKWARD_POST:
-                self.gathers.prefetch(self._next(unit))
+            self.gathers.after_backward(self._next(unit))
 
     def end(self) -> None:
         """Reduce or hold the remaining gradients, wait for all reductions, release all units."""
@@ -133,20 +128,16 @@ class BackwardPass:
         if not self.keeps:
             self.gathers.release_all()
 
-    def _unshard(self, unit: Unit) -> None:
-        prefetches = self.prefetch is BackwardPrefetch.BACKWARD_PRE
-        self.gathers.unshard(unit, self._next(unit) if prefetches else ())
-
     def _finish_before(self, position: int) -> None:
         """Finish the units before a position of the order, in the same way on all ranks."""
         for unit in self._order[self._finished : position]:
             skipped = unit not in self._begun
             self._begun.add(unit)
             if skipped and unit.state is not ParameterState.UNSHARDED:
-                self._unshard(unit)
+                self.gathers.before_backward(unit, self._next(unit))
                 self.gathers.release(unit)
-            if self._missing[unit] and self.prefetch is BackwardPrefetch.BACKWARD_POST:
-                self.gathers.prefetch(self._next(unit))
+            if self._missing[unit]:
+                self.gathers.after_backward(self._next(unit))
             if unit not in self._reduced_last and self._queue:
                 self._complete.update(unit.gradients)
                 self._reduce_in_turn()

@@ -23,12 +23,7 @@ under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong 
 from __future__ import annotations
 
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-
-import torch
-from torch import Tensor
 
 from shardlab.comm import Axis, CollectiveError
 from shardlab.fsdp.unit import Unit
@@ -49,7 +44,8 @@ class ExecutionOrder:
         self._seen: list[Unit] = []
         self._follows = self._trains = False
         self._fetch: Callable[[Iterable[Unit]], None] | None = None
-        self._comparisons: list[Callable[[], None]] = []  # that were started
+        # Comparisons that were started: over which axis, what this rank ran, how to finish it.
+        self._comparisons: list[tuple[Axis, str, Callable[[], list[int]]]] = []
 
     def begin(
         self, axes: Sequence[Axis] = (), *, trains: bool = True,
@@ -92,9 +88,11 @@ class ExecutionOrder:
         self._compare_before(action)
 
     def _compare_before(self, action: str) -> None:
-        names = f"{_join_names(self._seen)}, and would then {action}"
-        self._comparisons += [_start_comparison(axis, names) for axis in self._axes]
+        self._start_comparisons(f"{_join_names(self._seen)}, and would then {action}", self._axes)
         self.compare()
+
+    def _start_comparisons(self, names: str, axes: Iterable[Axis]) -> None:
+        self._comparisons += [(axis, names, axis.start_comparison(names)) for axis in axes]
 
     def close(self) -> None:
         """End the forward; if more units were expected, every rank must end it here."""
@@ -114,7 +112,7 @@ class ExecutionOrder:
         Raises:
             CollectiveError: this is the first forward, and the ranks' orders differ.
         """
-        self._comparisons += [_start_comparison(axis, _join_names(self._seen)) for axis in axes]
+        self._start_comparisons(_join_names(self._seen), axes)
         if not self.expected:
             self.compare()
         if self.expected and self.expected != self._seen:
@@ -137,30 +135,15 @@ class ExecutionOrder:
                 must not be used.
         """
         comparisons, self._comparisons = self._comparisons, []
-        for comparison in comparisons:
-            comparison()
-
-
-def _start_comparison(axis: Axis, names: str) -> Callable[[], None]:
-    digest = torch.tensor([zlib.crc32(names.encode())], device="cpu")
-    digests = torch.empty(axis.size, dtype=digest.dtype, device="cpu")
-    return partial(
-        _finish_comparison, axis, axis.start_gather_small(digest, digests), digest, digests, names
-    )
-
-
-def _finish_comparison(
-    axis: Axis, wait: Callable[[], None], digest: Tensor, digests: Tensor, names: str
-) -> None:
-    wait()
-    differing = [r for r, d in zip(axis.ranks, digests.tolist(), strict=True) if d != int(digest)]
-    if differing:
-        raise CollectiveError(
-            f"ranks {differing} of the {axis.name} axis run other units of FSDP, or in another "
-            f"order, than rank {axis.ranks[axis.rank]}, which ran {names}: gradients would mix "
-            "units, so take no step with them. Run every unit on every rank, with its output "
-            "times 0 where it doesn't count, or train replicas (StepGradients)"
-        )
+        for axis, names, finish in comparisons:
+            if differing := finish():
+                raise CollectiveError(
+                    f"ranks {differing} of the {axis.name} axis run other units of FSDP, or in "
+                    f"another order, than rank {axis.ranks[axis.rank]}, which ran {names}: "
+                    "gradients would mix units, so take no step with them. Run every unit on every "
+                    "rank, with its output times 0 where it doesn't count, or train replicas "
+                    "(StepGradients)"
+                )
 
 
 def _join_names(units: Sequence[Unit]) -> str:

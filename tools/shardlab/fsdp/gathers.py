@@ -1,4 +1,4 @@
-"""When units are unsharded, prefetched and released; flat/parameter.py does the gather.
+"""Decides when units are gathered, the next ones early, and released; flat/parameter.py gathers.
 
 At most one unit is prefetched, so at the peak of a FULL_SHARD step two units and the root are
 unsharded. PyTorch prefetches one unit at a time too. It also lets two all-gathers be in flight
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shardlab.fsdp.life_cycle import ParameterState
+from shardlab.fsdp.policies import BackwardPrefetch
 from shardlab.fsdp.unit import Unit
 
 SHARDED, UNSHARDED = ParameterState.SHARDED, ParameterState.UNSHARDED
@@ -22,17 +23,33 @@ class Gathers:
 
     Args:
         units: all units.
+        forward: whether the next unit of forward is gathered early.
+        backward: when the next unit of backward is gathered early; None for never.
 
     Attributes:
         pinned: whether units stay unsharded, so that `release` does nothing.
     """
 
-    def __init__(self, units: Sequence[Unit]) -> None:
+    def __init__(
+        self, units: Sequence[Unit], forward: bool, backward: BackwardPrefetch | None
+    ) -> None:
         self.pinned = False
-        self._units = units
-        self._prefetched: set[Unit] = (
-            set()
-        )  # units that are gathered or gathering and weren't used yet
+        self._units, self._forward, self._backward = units, forward, backward
+        # Units that are gathered or gathering and weren't used yet.
+        self._prefetched: set[Unit] = set()
+
+    def before_forward(self, unit: Unit, following: Iterable[Unit]) -> None:
+        """Gather `unit`; before waiting for it, start on `following` if forward prefetches."""
+        self.unshard(unit, following if self._forward else ())
+
+    def before_backward(self, unit: Unit, following: Iterable[Unit]) -> None:
+        """Gather `unit`; before waiting for it, start on `following` under BACKWARD_PRE."""
+        self.unshard(unit, following if self._backward is BackwardPrefetch.BACKWARD_PRE else ())
+
+    def after_backward(self, following: Iterable[Unit]) -> None:
+        """Start on `following` under BACKWARD_POST."""
+        if self._backward is BackwardPrefetch.BACKWARD_POST:
+            self.prefetch(following)
 
     def unshard(self, unit: Unit, prefetched: Iterable[Unit] = ()) -> None:
         """Gather `unit`'s full parameters; start the gathers of `prefetched` before waiting."""

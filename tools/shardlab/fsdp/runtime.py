@@ -78,11 +78,9 @@ class Runtime:
         self.root = units[0]
         self.sync = True
         self._axes = [axis for axis in axes if axis.size > 1]
-        self.gathers = Gathers(self.units)
+        self.gathers = Gathers(self.units, forward_prefetch, backward_prefetch)
         self.order = ExecutionOrder()
         self._reshards_after_forward = reshards_after_forward
-        self._backward_prefetch = backward_prefetch
-        self._forward_prefetch = forward_prefetch
         self._running: dict[Unit, int] = {}  # how often each is running now
         self._forward_order: list[Unit] = []  # in the order in which their forwards ended
         self._forward_order_is_old = False  # whether its backward is over
@@ -90,9 +88,8 @@ class Runtime:
         inner_modules = {unit: {*unit.module.modules()} - {unit.module} for unit in units}
         self._outer = {u for u in units if any(v.module in inner_modules[u] for v in units)}
         self._versions: dict[Unit, tuple[int, ...]] = {}  # of the shards at the forward
-        self._watches: list[
-            tuple[Unit, RemovableHandle]
-        ] = []  # hooks on inputs of units with frozen parameters
+        # Hooks on inputs of units with frozen parameters.
+        self._watches: list[tuple[Unit, RemovableHandle]] = []
         self._backward: BackwardPass | None = None
         for unit in units:
             for gradient in unit.gradients:
@@ -113,8 +110,7 @@ class Runtime:
         if not self.order.enter(unit) and self._reshards_after_forward:
             self.gathers.release_prefetched(keep=unit)
         self._running[unit] = self._running.get(unit, 0) + 1
-        prefetched = self.order.next_expected() if self._forward_prefetch else ()
-        self.gathers.unshard(unit, prefetched)
+        self.gathers.before_forward(unit, self.order.next_expected())
         if torch.is_grad_enabled():
             self._versions[unit] = unit.versions
             if unit.holds_frozen:
@@ -192,7 +188,7 @@ class Runtime:
             self._backward = BackwardPass(
                 units=self.units, outer=self._outer, forward_order=self._forward_order,
                 watched=[unit for unit, _ in self._watches],
-                gathers=self.gathers, prefetch=self._backward_prefetch, sync=self.sync,
+                gathers=self.gathers, sync=self.sync,
                 # As in PyTorch: units that forward keeps are kept by a backward without sync too.
                 keeps=not self.sync and not self._reshards_after_forward,
             )  # fmt: skip

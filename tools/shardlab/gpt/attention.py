@@ -22,6 +22,7 @@ D = H/A unless a model says otherwise; lower case: this rank's share.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,12 @@ class Attention(nn.Module):
         check_tensor(axis.size, hidden=heads * self.head, heads=heads, kv_heads=groups)
         self.groups = groups // axis.size
         self.queries = heads // groups
-        self.rates = config.rope_rates if config.position == "rope" else None
-        self.magnitude = config.rope_scaling.magnitude if config.rope_scaling else 1.0
+        self.rotate: Callable[..., list[Tensor]] | None = None
+        if config.position == "rope":
+            from shardlab.gpt.rope import rotate
+
+            magnitude = config.rope_scaling.magnitude if config.rope_scaling else 1.0
+            self.rotate = partial(rotate, config.rope_rates, magnitude)
         self.q_norm, self.k_norm = (
             NORMS[config.norm](self.head, eps=config.norm_eps, init=init,
                                sequence_parallel=axis.size > 1) if config.qk_norm else None
@@ -107,25 +112,15 @@ class Attention(nn.Module):
         q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
         if self.q_norm and self.k_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        if self.rates is not None:
-            q, k = self._rotate(self.rates, q, k)
+        if self.rotate:
+            tokens = len(q)
+            position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
+            q, k = self.rotate(position_S, q, k)
             v = v.contiguous()  # else backward keeps all of qkv for it
         attend = self.context.attend if self.context else self._attend
         context_BaSD = attend(_heads_first(q), _heads_first(k), _heads_first(v), documents_BS)
         out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).flatten(2))
         return out_sBH
-
-    def _rotate(self, rates: list[float], *tensors: Tensor) -> list[Tensor]:
-        """Rotate queries and keys by the positions of this rank's tokens."""
-        tokens, half = len(tensors[0]), self.head // 2
-        position_S = self.context.positions(tokens) if self.context else torch.arange(tokens)
-        angle_SD = position_S[:, None] * torch.tensor(rates, dtype=torch.float64)
-        cos, sin = (
-            (table_SD * self.magnitude)[:, None, None, None].to(tensors[0])
-            for table_SD in (angle_SD.cos(), angle_SD.sin())
-        )
-        halves = ((x_SBgQD[..., :half], x_SBgQD[..., half:]) for x_SBgQD in tensors)
-        return [torch.cat([x * cos - y * sin, y * cos + x * sin], -1) for x, y in halves]
 
     def _attend(
         self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, documents_BS: Tensor | None

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from math import prod
 
 
-def refuse(*rules: tuple[object, str]) -> None:
+def refuse(*rules: tuple[object, str], error: type[ValueError] = ValueError) -> None:
     """Raise the message of the first of these (condition, message) pairs whose condition is true.
 
     Raises:
-        ValueError: a condition is true.
+        error: a condition is true.
     """
     for refused, why in rules:
         if refused:
-            raise ValueError(why)
+            raise error(why)
 
 
 def check_divides(axis: str, size: int, total: int, what: str) -> None:

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.comm import World
+from shardlab.comm.exit_reason import describe_exit
 
 PRELOAD = ("torch._dynamo", "shardlab.parity.ranks")  # an optimizer imports torch._dynamo
 
@@ -116,8 +117,9 @@ class Workers:
                 try:
                     answers[rank] = Answer(*self._pipes[rank].recv())
                 except EOFError:
-                    code = self._workers[rank].exitcode
-                    answers[rank] = Answer("died", f"the process ended (exit code {code})")
+                    self._workers[rank].join(1.0)
+                    ending = describe_exit(self._workers[rank].exitcode)
+                    answers[rank] = Answer("died", f"the process {ending}")
                 if answers[rank].kind != "returned":
                     end = min(end, time.monotonic() + 1.0)
         late = Answer("late", f"no answer within {timeout:.0f} s, or after another failed")

@@ -86,9 +86,8 @@ class ShardedGradients:
             device = gradients[0].device
             count = torch.as_tensor([tokens], dtype=torch.float64, device=device)
             total = self._grid.replicas.all_reduce(count)[0]
-            factor = self._grid.replicas.size / total.where(
-                total != 0, 1
-            )  # without tokens the gradients are 0
+            # Without tokens the gradients are 0.
+            factor = self._grid.replicas.size / total.where(total != 0, 1)
         torch._foreach_mul_(gradients, factor)
 
     def sum_partial(self) -> None:

@@ -254,9 +254,8 @@ class StepGradients:
 
     def _sum_tied(self, attribute: str) -> None:
         """Sum a tied weight's gradients over the stages that have it."""
-        tied = [
-            g for w in self._tied if (g := getattr(w, attribute, None)) is not None
-        ]  # none: frozen
+        # A frozen weight has no gradient.
+        tied = [g for w in self._tied if (g := getattr(w, attribute, None)) is not None]
         if tied and self._grid.embedding is not None:
             for copy in tied[1:]:  # a rank that holds both ends of the model
                 tied[0].add_(copy)

@@ -15,8 +15,7 @@ from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
 from sitelab.citations.resolved import CONTEXT, ResolvedCitation
-from sitelab.citations.visible_text import make_line_visible
-from sitelab.rendering import load_words, render
+from sitelab.rendering import load_words, make_line_visible, render
 
 MOST_LINES = 60  # cited lines that a card shows; the longest citation of our notes has 35
 

@@ -13,8 +13,8 @@ from mkdocs.utils import get_relative_url
 
 from sitelab.citations import card
 from sitelab.citations.resolved import ResolvedCitation
-from sitelab.citations.visible_text import make_visible
 from sitelab.pages.tree import Element
+from sitelab.rendering import make_visible
 
 FOLDER = "assets/citations"
 _SKIPPED_TAGS = ("pre", "a")  # blocks of code and links are not changed
@@ -60,16 +60,12 @@ def link_citations(
 
 
 def write_cards(
-    cards: dict[str, ResolvedCitation],
-    language: str,
-    site: Path,
-    rendered: dict[str, str] | None = None,
+    cards: dict[str, ResolvedCitation], language: str, site: Path, rendered: dict[str, str]
 ) -> None:
     """Write the cards that don't exist yet into the folder that the site is built into.
 
     `rendered` has the cards of earlier builds, by file name; this call uses it and adds to it.
     """
-    rendered = {} if rendered is None else rendered
     for name, citation in cards.items():
         file = site / FOLDER / name
         if not file.is_file():

@@ -55,6 +55,9 @@ class ResolvedCitation(msgspec.Struct, frozen=True):
     text: Lines | None
 
 
+Resolved = dict[tuple[str | int, ...], ResolvedCitation]
+
+
 def open_offline_session() -> CheckSession:
     """Return a session that reads labs with the store as it is and asks no remote."""
     configured = os.environ.get("SHARDBOOK_CACHE")
@@ -63,24 +66,20 @@ def open_offline_session() -> CheckSession:
 
 
 def resolve_citations(
-    root: Path,
-    session: CheckSession | None = None,
-    resolved: dict[tuple[str | int, ...], ResolvedCitation] | None = None,
+    root: Path, session: CheckSession, resolved: Resolved
 ) -> dict[Path, dict[str, ResolvedCitation]]:
     """Return the citations, by their text, of each page that a lab below `root` proves.
 
     Args:
         root: the repository's folder.
-        session: reads the labs; None opens one.
+        session: reads the labs.
         resolved: what earlier calls have resolved; this call uses it and adds to it.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
-    session = session or open_offline_session()
     pages: dict[Path, dict[str, ResolvedCitation]] = {}
     decoded: dict[str, Lines] = {}
-    resolved = {} if resolved is None else resolved
     for folder in labs_below(root):
         book = open_lab(folder, session)
         for view in book.views:
@@ -92,10 +91,7 @@ def resolve_citations(
 
 
 def _resolve_note(
-    book: Workbook,
-    note: Note,
-    decoded: dict[str, Lines],
-    resolved: dict[tuple[str | int, ...], ResolvedCitation],
+    book: Workbook, note: Note, decoded: dict[str, Lines], resolved: Resolved
 ) -> Iterator[tuple[str, ResolvedCitation]]:
     for citation in note.citations:
         if not is_usable(citation):

@@ -7,14 +7,11 @@ origin, where no page's policy is in force. So only elements and attributes that
 import re
 from xml.etree import ElementTree
 
+from sitelab.pages.allowed_html import ALLOWED
+
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
-_DRAWS = {
-    *("svg", "g", "defs", "symbol", "use", "title", "desc", "style", "clipPath", "mask", "marker"),
-    *("pattern", "linearGradient", "radialGradient", "stop", "path", "rect", "circle", "ellipse"),
-    *("line", "polyline", "polygon", "text", "tspan", "textPath", "image"),
-}
-_TAGS = {_SVG + name for name in _DRAWS}
+_TAGS = {_SVG + name for name in ALLOWED["svg"]["tags"]}
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[\w+/=\s]*", re.ASCII)
 # Parts of a style that may load or hide something: at-rules, outside addresses, escapes.
 _UNSAFE = re.compile(r"@|\\|url\(\s*(?!['\"]?#)|image-set|expression|javascript:", re.IGNORECASE)

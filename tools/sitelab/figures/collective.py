@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from math import exp, log, log10
+from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from shardlab.proofs.collective import SENT, Call
 from shardlab.proofs.formulas.seconds import STEPS, seconds, steps
@@ -22,7 +24,7 @@ PAYLOADS = [2**power for power in range(10, 31)]
 RANKS = [2**power for power in range(1, 11)]
 INITIAL = ("all_reduce", 2, 2**18)
 # What may be typed: µs, µs and GB/s. No link carries 0 bytes a second.
-FIELDS = ({"least": 0, "most": 1e6}, {"least": 0, "most": 1e6}, {"least": 0.001, "most": 1e6})
+LEAST, MOST = (0, 0, 0.001), 1e6
 LEAST_POINTS, FIT_ROUNDS = 4, 20
 
 
@@ -73,18 +75,16 @@ def fit_constants(points: list[Point]) -> Constants:
     counts as much as twice the time. All latency is attributed to the steps. The method is
     Gauss and Newton's, for the logarithms of both constants, which keeps them positive.
     """
-    last = max(points, key=lambda point: point.bytes)
-    latency, per_byte = min(point.seconds for point in points), last.seconds / last.bytes
+    seconds_each, sizes = np.array([(point.seconds, point.bytes) for point in points]).T
+    largest = sizes.argmax()
+    logs = np.log([seconds_each.min(), seconds_each[largest] / sizes[largest]])
     for _ in range(FIT_ROUNDS):
-        models = [latency + per_byte * point.bytes for point in points]
-        errors = [log(m / point.seconds) for m, point in zip(models, points, strict=True)]
+        latency, per_byte = np.exp(logs)
+        models = latency + per_byte * sizes
         # How much of a model's time is latency, and how much bytes: its slopes, in logarithms.
-        slopes = [(latency / model, 1 - latency / model) for model in models]
-        aa, ab, bb = (sum(s[i] * s[j] for s in slopes) for i, j in ((0, 0), (0, 1), (1, 1)))
-        ae, be = (sum(s[i] * e for s, e in zip(slopes, errors, strict=True)) for i in (0, 1))
-        determinant = aa * bb - ab * ab
-        latency *= exp((ab * be - bb * ae) / determinant)
-        per_byte *= exp((ab * ae - aa * be) / determinant)
+        slopes = np.stack([latency / models, per_byte * sizes / models], axis=1)
+        logs -= np.linalg.lstsq(slopes, np.log(models / seconds_each), rcond=None)[0]
+    latency, per_byte = np.exp(logs)
     call = Call(points[0].op, 1 << 20, 2)
     hop, bandwidth = latency * 1e6 / steps(call.op, 2), call.wire / call.payload / per_byte / 1e9
     return Constants(0, float(f"{hop:.3g}"), float(f"{bandwidth:.3g}"))
@@ -140,16 +140,15 @@ def _make_controls(
     constants: Constants, preset: str, preset_names: list[str], words: dict[str, str]
 ) -> list[Any]:
     op, ranks, payload = INITIAL
-    links = [*((name, words[name]) for name in preset_names), ("own", words["own"])]
     bytes_each = [(value, quantities.format_binary(value)) for value in PAYLOADS]
     return [
-        make_control("choice", "op", words, op, options=[(name, words[name]) for name in STEPS]),
-        make_control("choice", "preset", words, preset, options=links),
-        make_control("slider", "ranks", words, ranks, options=[(n, str(n)) for n in RANKS]),
+        make_control("choice", "op", words, op, STEPS),
+        make_control("choice", "preset", words, preset, [*preset_names, "own"]),
+        make_control("slider", "ranks", words, ranks, RANKS),
         make_control("slider", "payload", words, payload, options=bytes_each),
         *(
-            make_control("number", name, words, value, step="any", **limits)
-            for (name, value), limits in zip(constants._asdict().items(), FIELDS, strict=True)
+            make_control("number", name, words, value, step="any", least=least, most=MOST)
+            for (name, value), least in zip(constants._asdict().items(), LEAST, strict=True)
         ),
     ]
 
@@ -164,10 +163,6 @@ def seconds_to_percent(duration: float) -> float:
     """Return the position of a duration on the vertical axis, in percent from the top."""
     low, high = map(log10, TIMES)
     return 100 * (high - log10(duration)) / (high - low)
-
-
-def _format_axis_seconds(duration: float) -> str:
-    return quantities.format_seconds(duration).replace(".00", "").replace(".0", "")
 
 
 def _render(
@@ -196,5 +191,6 @@ def _render(
         "collective", words, shown=call, dots=dots, curve=curve, values=answers, links=LINKS,
         sizes=[(2**power, quantities.format_binary(2**power)) for power in (10, 15, 20, 25, 30)],
         times=[10.0**power for power in range(-6, 2)], bytes_to_percent=bytes_to_percent,
-        seconds_to_percent=seconds_to_percent, format_seconds=_format_axis_seconds,
+        seconds_to_percent=seconds_to_percent,
+        format_seconds=lambda time: quantities.drop_zeros(quantities.format_seconds(time)),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Embeds figures: replaces each mark in a page by a picture and the data for its script."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +38,9 @@ def render_template(figure: str, words: dict[str, str], **values: Any) -> str:
     return "".join(line.strip() for line in render(figure, words, **values).splitlines())
 
 
-def make_control(kind: str, name: str, words: dict[str, str], at: object, **more: Any) -> Any:
+def make_control(
+    kind: str, name: str, words: dict[str, str], at: object, values: Iterable[Any] = (), **more: Any
+) -> Any:
     """Return the description of a control, from which the page's script makes it.
 
     Args:
@@ -47,8 +49,14 @@ def make_control(kind: str, name: str, words: dict[str, str], at: object, **more
         name: of the value, and of its label in `words`.
         words: of the page's language.
         at: the value that is shown first.
+        values: of the options; `words` have their labels, by `name-value` or by the value alone, or
+            the value is its own.
         more: what the kind has besides.
     """
+    if values:
+        labels = {value: words.get(str(value), str(value)) for value in values}
+        labels = {value: words.get(f"{name}-{value}", label) for value, label in labels.items()}
+        more = {"options": [*labels.items()], **more}
     is_long = kind == "choice" and max(len(text) for _, text in more["options"]) > LONG
     return {"name": name, "label": words[name], "kind": kind, "at": at, "isLong": is_long, **more}
 
@@ -60,7 +68,7 @@ def embed_figures(
 
     Args:
         page: the page's content.
-        makers: the figures' makers by name, `makers.MAKERS`.
+        makers: the figures' makers by name, `sitelab.figures.MAKERS`.
         language: of the page: "en" or "es".
         url: of the page, relative to the site's root.
         root: of the repository.

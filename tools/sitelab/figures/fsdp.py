@@ -100,21 +100,11 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
 
 
 def _make_controls(words: dict[str, str]) -> list[Any]:
-    def choice(name: str, values: Any) -> Any:
-        options = [(value, words.get(f"{name}-{value}", value)) for value in values]
-        return make_control("choice", name, words, INITIAL[name], options=options)
-
-    def slider(name: str, values: Any) -> Any:
-        options = [(value, str(value)) for value in values]
-        return make_control("slider", name, words, INITIAL[name], options=options)
-
-    return [
-        choice("guard", GUARDS),
-        slider("units", UNITS),
-        slider("collective", COLLECTIVES),
-        choice("backward_prefetch", PREFETCHES),
-        choice("unit", MODELS),
-        slider("ranks", RANKS),
-        make_control("tick", "forward_prefetch", words, INITIAL["forward_prefetch"]),
-        make_control("tick", "reshards", words, INITIAL["reshards"]),
-    ]
+    controls = (
+        ("choice", "guard", GUARDS), ("slider", "units", UNITS),
+        ("slider", "collective", COLLECTIVES), ("choice", "backward_prefetch", PREFETCHES),
+        ("choice", "unit", MODELS), ("slider", "ranks", RANKS),
+        ("tick", "forward_prefetch", ()), ("tick", "reshards", ()),
+    )  # fmt: skip
+    return [make_control(kind, name, words, INITIAL[name], values)
+            for kind, name, values in controls]  # fmt: skip

@@ -88,19 +88,10 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
 
 
 def _make_controls(words: dict[str, str]) -> list[Any]:
-    sizes = [(size, str(size)) for size in SIZES]
-    orders = [(order, order) for order in ORDERS]
+    sizes = ("tensor", "context", "pipeline", "data", "expert")
+    named = words | {"host": words["of-host"]}
     return [
-        *(
-            make_control("slider", name, words, INITIAL[name], options=sizes)
-            for name in ("tensor", "context", "pipeline", "data", "expert")
-        ),
-        make_control("choice", "order", words, INITIAL["order"], options=orders),
-        make_control(
-            "slider",
-            "host",
-            words | {"host": words["of-host"]},
-            INITIAL["host"],
-            options=[(size, str(size)) for size in HOSTS],
-        ),
+        *(make_control("slider", name, words, INITIAL[name], SIZES) for name in sizes),
+        make_control("choice", "order", words, INITIAL["order"], ORDERS),
+        make_control("slider", "host", named, INITIAL["host"], HOSTS),
     ]

@@ -1,5 +1,6 @@
 """The figure of whether a layout fits: the account and the bias of `tools/bench fits`."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
@@ -10,62 +11,14 @@ import numpy as np
 
 from costlab.layouts import memory, runs, stack_memory
 from costlab.layouts.fits import DEEPEST, SHOWN
-from costlab.layouts.model import (
-    ATTENTION,
-    LARGEST,
-    LARGEST_COUNT,
-    RECOMPUTE,
-    Model,
-    Plan,
-)
-from costlab.layouts.model_config import FACTS, FAMILIES, IGNORED, SIZES
+from costlab.layouts.model import ATTENTION, LARGEST, LARGEST_COUNT, RECOMPUTE, Model, Plan
+from costlab.layouts.model_config import FAMILIES, IGNORED, PROGRAMS, SIZES
 from costlab.layouts.terms import TERMS
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
-PROGRAMS = FACTS["programs"]
 CARD = "H100"
-GPT: dict[str, Any] = {"dropout": True, "positions": 2048, "vocabulary": 51200}
-LLAMA = {**FAMILIES["llama"], "kv_heads": 8, "vocabulary": 128256}
-QWEN = {**FAMILIES["qwen3"], "kv_heads": 8, "head_size": 128, "vocabulary": 151936}
-UNFUSED = {"attention": "unfused"}
-FUSED = {"sequence_parallel": True, "sequence": 8192}
-# Korthikanti et al., table 3; the workbook's own small model; and models by their config.json, with
-# layouts of our own.
-PRESETS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "tutor": ("shardlab", {"layers": 4, "hidden": 128, "heads": 4, "vocabulary": 1024,
-                           "positions": 128}, {"sequence": 128, "micro_batch": 4}),
-    "22B": ("megatron", {**GPT, "layers": 48, "hidden": 6144, "heads": 64},
-            {**UNFUSED, "tensor": 8, "micro_batch": 4}),
-    "175B": ("megatron", {**GPT, "layers": 96, "hidden": 12288, "heads": 96},
-             {**UNFUSED, "tensor": 8, "stages": 8, "micro_batches": 64}),
-    "530B": ("megatron", {**GPT, "layers": 105, "hidden": 20480, "heads": 128},
-             {**UNFUSED, "tensor": 8, "stages": 35, "micro_batches": 280}),
-    "1T": ("megatron", {**GPT, "layers": 128, "hidden": 25600, "heads": 160},
-           {**UNFUSED, "tensor": 8, "stages": 64, "micro_batches": 512}),
-    "Llama 3 8B": ("fsdp", {**LLAMA, "layers": 32, "hidden": 4096, "heads": 32, "ffn": 14336},
-                   {"data": 8, "zero": 3, "sequence": 8192}),
-    "Llama 3 70B": ("megatron", {**LLAMA, "layers": 80, "hidden": 8192, "heads": 64,
-                                 "ffn": 28672},
-                    {**FUSED, "tensor": 8, "stages": 4, "micro_batches": 16}),
-    "Llama 3.1 405B": ("megatron", {**LLAMA, "layers": 126, "hidden": 16384, "heads": 128,
-                                    "ffn": 53248},
-                       {**FUSED, "tensor": 8, "stages": 9, "data": 8, "micro_batches": 18,
-                        "zero": 1}),
-    "Qwen3 8B": ("fsdp", {**QWEN, "layers": 36, "hidden": 4096, "heads": 32, "ffn": 12288},
-                 {"data": 8, "zero": 3, "sequence": 4096}),
-    "Qwen3 32B": ("megatron", {**QWEN, "layers": 64, "hidden": 5120, "heads": 64, "ffn": 25600},
-                  {**FUSED, "tensor": 8, "stages": 2, "data": 2, "micro_batches": 8, "zero": 1}),
-    "Qwen3 30B-A3B": ("megatron", {**QWEN, "layers": 48, "hidden": 2048, "heads": 32,
-                                   "kv_heads": 4, "ffn": 6144, "experts": 128, "top_k": 8,
-                                   "expert_ffn": 768},
-                      {"sequence": 4096, "data": 8, "expert": 8, "zero": 1}),
-    "Mixtral 8x7B": ("megatron", {**FAMILIES["mixtral"], "layers": 32, "hidden": 4096,
-                                  "heads": 32, "kv_heads": 8, "ffn": 14336, "experts": 8,
-                                  "vocabulary": 32000},
-                     {**FUSED, "tensor": 2, "stages": 4, "data": 4, "expert": 8,
-                      "micro_batches": 8, "zero": 1}),
-}  # fmt: skip
+PRESETS = tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
 INITIAL = "175B"
 LAYOUT = ("sequence", "micro_batch", "micro_batches", "tensor", "stages", "data")
 FOLDED_LAYOUT = ("chunks", "context", "expert")
@@ -101,9 +54,10 @@ def load_presets() -> dict[str, dict[str, Any]]:
     empty = asdict(Model(layers=1, hidden=1, heads=1, vocabulary=1))
     empty |= {name: 0 for name in MAY_BE_0 if name in MODEL_FIELDS}
     return {
-        name: plan | empty | {"program": program} | PROGRAMS[program] | sizes | layout
-        for name, (program, sizes, layout) in PRESETS.items()
-    }
+        name: plan | empty | {"program": preset["program"]} | PROGRAMS[preset["program"]]
+        | FAMILIES.get(preset.get("family"), {}) | preset["model"] | preset["plan"]
+        for name, preset in PRESETS.items()
+    }  # fmt: skip
 
 
 def measure_spread() -> dict[str, float]:
@@ -157,8 +111,7 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
         return make_control("number", name, words, value, least=least, most=most, step=1, **more)
 
     def choice(name: str, options: Any, at: Any, **more: Any) -> Any:
-        named = [(option, words.get(f"{name}-{option}", str(option))) for option in options]
-        return make_control("choice", name, words, at, options=named, **more)
+        return make_control("choice", name, words, at, options, **more)
 
     more, sizes, habits = ({"fold": words[f"fold-{name}"]} for name in ("more", "sizes", "bytes"))
     of_model = [name for name in MODEL_FIELDS if name != "norm"]
@@ -242,20 +195,10 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
         product = ", ".join(dict.fromkeys(products.get(key, ())))
         described_rows.append((kind, key, _describe(kind, key, words), product, why))
     return render_template(
-        "memory",
-        words,
-        sums=sums,
-        whole=sum(sums.values()),
-        added=need.likely - need.counted,
-        room=_room(at),
-        need=need,
-        verdict=judge(need, _room(at)),
-        scale=max(need.high, _room(at)),
-        lines=lines,
-        size=quantities.format_bytes,
-        answers=answer(at, words),
-        rows=described_rows,
-    )
+        "memory", words, sums=sums, whole=sum(sums.values()), added=need.likely - need.counted,
+        room=_room(at), need=need, verdict=judge(need, _room(at)), scale=max(need.high, _room(at)),
+        lines=lines, size=quantities.format_bytes, answers=answer(at, words), rows=described_rows,
+    )  # fmt: skip
 
 
 def _describe(kind: str, key: str, words: dict[str, str]) -> str:

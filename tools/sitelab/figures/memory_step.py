@@ -181,7 +181,8 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         areas={kind: draw_area(every, kind, end, ticks[-1]) for kind in STACKED},
         peaks=[sum(find_peak(points).bytes) for points in steps], now=peak.time,
         sums=dict(zip(KINDS, peak.bytes, strict=True)), size=quantities.format_bytes,
-        tick=_format_tick, values=answer(traced, count_account(*INITIAL[:3])),
+        tick=lambda number: quantities.drop_zeros(quantities.format_bytes(number)),
+        values=answer(traced, count_account(*INITIAL[:3])),
         text=describe_span(traced[moment][0], peak, words),
     )  # fmt: skip
     return Figure(html, _collect_data(moment, words))
@@ -197,15 +198,8 @@ def draw_area(points: list[Point], kind: str, end: float, top: float) -> str:
     return " ".join(f"{100 * t / end:.3f},{100 - 100 * y / top:.3f}" for t, y in corners)
 
 
-def _format_tick(number: float) -> str:
-    return quantities.format_bytes(number).replace(".00", "").replace(".0", "")
-
-
 def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:
     name, micro_batches, recompute, keeps = INITIAL
-    names = [(model, words.get(f"model-{model}", model)) for model in NAMES]
-    options = [(option, words[f"recompute-{option}"]) for option in BACKWARD]
-    counts = [(count, str(count)) for count in MICRO_BATCHES]
     return {
         "stages": {model: load_presets()[model]["stages"] for model in NAMES},
         "bytes": {
@@ -222,9 +216,9 @@ def _collect_data(moment: int, words: dict[str, str]) -> dict[str, Any]:
         },
         "moment": moment,
         "controls": [
-            make_control("choice", "model", words, name, options=names),
-            make_control("slider", "microBatches", words, micro_batches, options=counts),
-            make_control("choice", "recompute", words, recompute, options=options),
+            make_control("choice", "model", words, name, NAMES),
+            make_control("slider", "microBatches", words, micro_batches, MICRO_BATCHES),
+            make_control("choice", "recompute", words, recompute, BACKWARD),
             make_control("tick", "keeps", words, keeps),
         ],
     }

@@ -18,6 +18,11 @@ def format_seconds(seconds: float) -> str:
     return _format_scaled(seconds, ("ns", "µs", "ms", "s"), -3)
 
 
+def drop_zeros(quantity: str) -> str:
+    """Return a formatted quantity without zeros behind its point, for an axis: 2 GB."""
+    return quantity.replace(".00", "").replace(".0", "")
+
+
 def _format_scaled(number: float, units: tuple[str, ...], power: int) -> str:
     if number <= 0:
         return f"0 {units[-power]}"

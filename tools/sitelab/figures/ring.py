@@ -97,8 +97,8 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         values=answer(op, ranks, step, words), text=describe_step(op, ranks, step, words),
     )  # fmt: skip
     controls = [
-        make_control("choice", "op", words, op, options=[(name, words[name]) for name in OPS]),
-        make_control("slider", "ranks", words, ranks, options=[(n, str(n)) for n in RANKS]),
+        make_control("choice", "op", words, op, OPS),
+        make_control("slider", "ranks", words, ranks, RANKS),
     ]
     wire = {name: SENT[name] for name in OPS}
     return Figure(html, {"payload": PAYLOAD, "wire": wire, "step": step, "controls": controls})

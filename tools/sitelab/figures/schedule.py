@@ -65,7 +65,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
 
 
 def compare_schedules(
-    kinds: tuple[str, str], micro_batches: int, backward: int, words: dict[str, str]
+    kinds: tuple[str, str], micro_batches: int, backward: int, words: dict[str, str], root: Path
 ) -> Figure:
     """Return two schedules of four stages, one below the other, without controls."""
     schedules = []
@@ -81,16 +81,6 @@ def compare_schedules(
     ))  # fmt: skip
 
 
-def make_two_schedules(words: dict[str, str], root: Path) -> Figure:
-    """Return GPipe and 1F1B, of eight micro-batches."""
-    return compare_schedules(("gpipe", "1f1b"), 8, 1, words)
-
-
-def make_zero_bubble(words: dict[str, str], root: Path) -> Figure:
-    """Return 1F1B and ZB-H1, of six micro-batches and a backward of twice a forward."""
-    return compare_schedules(("1f1b", "zb-h1"), 6, 2, words)
-
-
 def _collect_data(words: dict[str, str]) -> dict[str, Any]:
     actions = {
         "/".join(map(str, key)): {
@@ -100,19 +90,13 @@ def _collect_data(words: dict[str, str]) -> dict[str, Any]:
         for key, schedule in build_schedules().items()
     }
     kind, stages, micro_batches, backward = INITIAL
-    sliders = {
-        "stages": (STAGES, stages),
-        "microBatches": (MICRO_BATCHES, micro_batches),
-        "backward": (BACKWARDS, backward),
-    }
     return {
         "schedules": actions,
         "controls": [
-            make_control("choice", "kind", words, kind, options=[(k, words[k]) for k in KINDS]),
-            *(
-                make_control("slider", key, words, at, options=[(n, str(n)) for n in values])
-                for key, (values, at) in sliders.items()
-            ),
+            make_control("choice", "kind", words, kind, KINDS),
+            make_control("slider", "stages", words, stages, STAGES),
+            make_control("slider", "microBatches", words, micro_batches, MICRO_BATCHES),
+            make_control("slider", "backward", words, backward, BACKWARDS),
         ],
     }
 

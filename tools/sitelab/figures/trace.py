@@ -62,19 +62,17 @@ def place_ticks(end: float) -> list[tuple[str, float]]:
 
 def _render(record: dict[str, Any], words: dict[str, str]) -> str:
     ranks, end = record["ranks"], latest_end(record["ranks"])
-    rows: list[tuple[str, list[str]]] = []
-    for phase in PHASES:
-        phase_spans = [[s for s in rank["compute"] if s[2] == phase] for rank in ranks]
-        rows.append(
-            (
-                f"{words['compute']}: {words[phase]}",
-                [_format_share(covered_share(s, end), end) for s in phase_spans],
-            )
-        )
     collectives = [rank["collectives"] for rank in ranks]
-    rows.append(
-        (words["under-way"], [_format_share(covered_share(s, end), end) for s in collectives])
-    )
+    parts = {
+        f"{words['compute']}: {words[phase]}": [
+            [span for span in rank["compute"] if span[2] == phase] for rank in ranks
+        ]
+        for phase in PHASES
+    }
+    rows = [
+        (name, [_format_share(covered_share(spans, end), end) for spans in by_rank])
+        for name, by_rank in (parts | {words["under-way"]: collectives}).items()
+    ]
     rows.append((words["count"], [str(len(spans)) for spans in collectives]))
     hidden = [overlap(rank["compute"], rank["collectives"]) / end for rank in ranks]
     rows.append((words["hidden"], [_format_share(share, end) for share in hidden]))
@@ -83,15 +81,9 @@ def _render(record: dict[str, Any], words: dict[str, str]) -> str:
     make_options_nonbreaking(command)
     sentence = escape(words["made"]).format(**facts, command=Markup(command.html()))  # noqa: S704
     return render_template(
-        "trace",
-        words,
-        ranks=ranks,
-        end=end,
-        ticks=place_ticks(end),
-        phases=PHASES,
-        rows=rows,
+        "trace", words, ranks=ranks, end=end, ticks=place_ticks(end), phases=PHASES, rows=rows,
         made=sentence,
-    )
+    )  # fmt: skip
 
 
 def _format_share(share: float, end: float) -> str:

@@ -87,6 +87,5 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         values={cut: answer(cut, INITIAL, words) for cut in CUTS},
         text=describe_step(INITIAL, INITIAL - 1, words),
     )  # fmt: skip
-    options = [(n, str(n)) for n in RANKS]
-    control = make_control("slider", "ranks", words, INITIAL, options=options)
+    control = make_control("slider", "ranks", words, INITIAL, RANKS)
     return Figure(html, {"cuts": CUTS, "controls": [control]})

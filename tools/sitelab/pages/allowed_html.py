@@ -2,40 +2,29 @@
 
 Markdown lets a writer use any HTML, and any attribute with `{: … }`. A note may come from a
 stranger, and readers trust the site. So each page's HTML is parsed as a browser parses it, and only
-the parts listed here are kept. The site adds its own parts (citations, formulas) later.
+the parts that allowed.toml lists are kept. The site adds its own parts (citations, formulas) later.
 """
 
+import re
+import tomllib
 from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import nh3
+from pygments.token import STANDARD_TYPES
 
-from sitelab.pages import allowed_classes
-
-TAGS = {
-    *("a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "col", "colgroup", "dd"),
-    *("del", "details", "dfn", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2", "h3"),
-    *("h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "ol", "p", "pre", "q", "s", "samp"),
-    *("small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th"),
-    *("thead", "tr", "u", "ul", "var"),
-    "autoref",  # mkdocstrings' references, which become links once all pages are there
-}
-ATTRIBUTES = {
-    "*": {"class", "id", "title", "lang", "dir", "role", "hidden"},
-    "a": {"href", "name", "download", "rel"},
-    "autoref": {"identifier", "optional", "hover"},
-    "col": {"span"},
-    "colgroup": {"span"},
-    "details": {"open"},
-    "img": {"src", "alt", "width", "height", "loading"},
-    "ol": {"start", "type", "reversed"},
-    "td": {"colspan", "rowspan", "style"},
-    "th": {"colspan", "rowspan", "scope", "style"},
-    "li": {"value"},
-}
-# A table's alignment; any other style could lay a page over the page.
-STYLES = {"text-align"}
-SCHEMES = {"http", "https", "mailto"}
+_LISTS = Path(__file__).with_name("allowed.toml")
+ALLOWED: dict[str, Any] = tomllib.loads(_LISTS.read_text("utf-8"))
+_ATTRIBUTES = {tag: set(names) for tag, names in ALLOWED["attributes"].items()}
+_JUDGED = set(ALLOWED["classes"].pop("judged"))
+_NAMES = {*chain(*ALLOWED["classes"].values()), *STANDARD_TYPES.values()} - {""}
+# A fence's language, its tokens, and the API's parts as mkdocstrings names them.
+_FORMS = re.compile(r"language-[\w+-]+|(?:l-Scalar|p-Indicator)[\w-]*|doc(?:-[a-z-]+)?")
+_LAB = "experiments/35-allreduce-costs"
+_BENCH_PAGE = re.compile(rf"{_LAB}/(?:results/local/)?(?:CLAIMS|RESULTS)(?:\.es)?\.md")
 
 
 def clean_html(html: str, *, judged: bool = False) -> str:
@@ -48,12 +37,12 @@ def clean_html(html: str, *, judged: bool = False) -> str:
     """
     return nh3.clean(
         html,
-        tags=TAGS,
-        attributes=ATTRIBUTES,
+        tags=set(ALLOWED["tags"]),
+        attributes=_ATTRIBUTES,
         attribute_filter=partial(_filter_attribute, judged),
         generic_attribute_prefixes={"aria-"},
-        filter_style_properties=STYLES,
-        url_schemes=SCHEMES,
+        filter_style_properties=set(ALLOWED["styles"]),
+        url_schemes=set(ALLOWED["schemes"]),
         link_rel=None,
     )
 
@@ -61,7 +50,7 @@ def clean_html(html: str, *, judged: bool = False) -> str:
 def _filter_attribute(judged: bool, tag: str, attribute: str, value: str) -> str | None:
     """Return the part of an attribute's value that is allowed, or None."""
     if attribute == "class":
-        return allowed_classes.filter_classes(value, judged=judged)
+        return filter_classes(value, judged=judged)
     if attribute in ("id", "name") and value.startswith("__"):
         # Material reads its configuration from the element named __config, and its switches from
         # similar names. Lines of code are numbered with such names too.
@@ -71,3 +60,31 @@ def _filter_attribute(judged: bool, tag: str, attribute: str, value: str) -> str
         parts = urlsplit("".join(value.split()).replace("\\", "/"))
         return None if parts.scheme or parts.netloc else value  # the site loads from itself alone
     return value
+
+
+def is_bench_page(uri: str) -> bool:
+    """Return whether the bench writes the page with this path in the site.
+
+    >>> is_bench_page("experiments/35-allreduce-costs/CLAIMS.es.md")
+    True
+    >>> is_bench_page("experiments/99-a-draft/CLAIMS.md")
+    False
+    """
+    return _BENCH_PAGE.fullmatch(uri) is not None
+
+
+def filter_classes(value: str, *, judged: bool = False) -> str | None:
+    """Return the names of a class attribute that a page may use, or None if there are none.
+
+    Args:
+        value: the attribute's value.
+        judged: whether the bench writes the page.
+
+    >>> filter_classes("question md-overlay"), filter_classes("verdict holds")
+    ('question', None)
+    >>> filter_classes("verdict holds md-overlay", judged=True)
+    'verdict holds'
+    """
+    allowed = _NAMES | _JUDGED if judged else _NAMES
+    names = [name for name in value.split() if name in allowed or _FORMS.fullmatch(name)]
+    return " ".join(names) or None

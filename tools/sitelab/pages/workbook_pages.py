@@ -7,23 +7,17 @@ published too, since pages link to it.
 
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from notelab.sources.answers import SourceError
 from notelab.sources.git.command import GitCommand
+from sitelab.pages.allowed_html import ALLOWED
 
 FOLDERS = ("experiments", "solutions", "tools/shardlab")
 CHANGELOG = "CHANGELOG.md"  # at the root, and only in English, as release notes are
-# Types that are published besides pages: a browser runs none of them. An SVG is cleaned.
-PICTURES = {".avif", ".gif", ".jpeg", ".jpg", ".png", ".svg", ".webp"}
-DATA = {".csv", ".json", ".py", ".txt"}
-ARCHIVES = {".bz2", ".gz", ".tar", ".tgz", ".xz", ".zip", ".zst"}
-PUBLISHED = {".md"} | PICTURES | DATA | ARCHIVES
-# A server may take a file's type from any ending of its name: `page.html.gz`, `tool.html.py`.
-_RUN_BY_BROWSERS = {
-    *(".htm", ".html", ".js", ".mjs", ".pdf", ".shtml", ".svg", ".svgz", ".swf", ".xht", ".xhtml"),
-    *(".xml", ".xsl", ".xslt"),
-}
+PUBLISHED = {*chain(*ALLOWED["files"].values())}
+_RUN_BY_BROWSERS = {*ALLOWED["inner-endings"]["refused"]}
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 
 

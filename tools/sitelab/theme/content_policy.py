@@ -18,9 +18,8 @@ POLICY = (
     "img-src 'self' data:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'"
 )
-_SCRIPT = re.compile(
-    r"<script>(.*?)</script>", re.DOTALL
-)  # scripts with an address or of data don't match
+# Scripts with an address or of data don't match.
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}")
 _ADDRESS = r"[\w./-]*"  # the theme fills a script's braces with the path to the site's root
 

@@ -85,9 +85,10 @@ def _medians(
 ) -> npt.NDArray[np.float64]:
     """Return `DRAWS` medians over drawn launches of the medians of drawn rounds."""
     count = len(launches)
+    # By launch, by draw, by place among the drawn launches.
     middles = np.stack(
         [np.median(draw.choice(launch, (DRAWS, count, len(launch))), axis=2) for launch in launches]
-    )  # by launch, by draw, by place among the drawn launches
+    )
     which = draw.integers(count, size=(DRAWS, count))
     some = middles[which, np.arange(DRAWS)[:, None], np.arange(count)]
     return np.asarray(np.median(some, axis=1))

@@ -37,8 +37,9 @@ from torch import Tensor, nn
 from shardlab.comm import Axis
 from shardlab.comm.collective_errors import raise_on_all_ranks
 from shardlab.fsdp import FSDP
-from shardlab.gpt.config import LLAMA, ROPE_KEYS, YARN_KEYS, GPTConfig, RopeScaling
+from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
+from shardlab.gpt.rope import ROPE_KEYS, YARN_KEYS, RopeScaling
 from shardlab.grid.grid import DENSE, Grid
 from shardlab.layers.sharding import sharding_of, whole
 from shardlab.training.checkpoint.shards import sync_to_disk

@@ -1,4 +1,4 @@
-"""What a rank tells the program that launched it.
+"""Why a rank ended, in words: its own reason for torchrun's summary, and its exit code's meaning.
 
 torchrun prints a summary of some twenty lines where a rank fails, after whatever that rank printed.
 It ends with the reason that the rank left in a file, and without one with a link.
@@ -6,6 +6,7 @@ It ends with the reason that the rank left in a file, and without one with a lin
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -26,3 +27,17 @@ def report_reason(reason: str) -> None:
         details = {"py_callstack": reason, "timestamp": str(int(time.time()))}
         message = {"message": {"message": reason, "extraInfo": details}}
         Path(file).write_text(json.dumps(message), "utf-8")
+
+
+def describe_exit(code: int | None) -> str:
+    """Return how a process ended that said nothing, after "the process" or "rank 1".
+
+    Args:
+        code: its exit code, negative for a signal; None if it still runs.
+    """
+    if code is None:
+        return "closed its pipe"
+    if code >= 0:
+        return f"ended with status {code}"
+    name = signal.Signals(-code).name
+    return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from costlab.judge import lab_verdicts
-from costlab.judge.claims import Case, Cite, Claim, Comparison, load
-from costlab.judge.verdict import Verdict, judge
+from costlab.judge.claims_file import Case, Cite, Claim, Comparison, load
+from costlab.judge.judge import Verdict, judge
 from costlab.record.result import Metric, Result, Section, save
 from costlab.record.words import Words
 from tests.costlab.tiny_run import DATASETS, LAB, count_metrics, make_step

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from costlab.judge.claims import Case, Claim, Comparison, Mixed, VerdictWord
+from costlab.judge.claims_file import Case, Claim, Comparison, Mixed, VerdictWord
 from costlab.record.names import natural
 from costlab.record.quantity import format_metric, format_value
 from costlab.record.result import Metric

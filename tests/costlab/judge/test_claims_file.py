@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from costlab.judge.claims import Claim, ClaimsError, Comparison, load
-from costlab.judge.verdict import evidence_kinds, examine, judge
+from costlab.judge.claims_file import Claim, ClaimsError, Comparison, load
+from costlab.judge.judge import evidence_kinds, examine, judge
 from costlab.record.result import Metric
 from costlab.record.result import load as load_result
 from tests.costlab.tiny_run import DATASETS, LAB, ROOT, count_metrics

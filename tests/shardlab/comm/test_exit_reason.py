@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlab.comm import launcher
+from shardlab.comm import exit_reason
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
 
@@ -36,10 +36,19 @@ def test_the_summary_of_torchrun_ends_with_the_reason(program: list[str], reason
     assert reason in last, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, "was killed by SIGKILL (out of memory?)"), (-6, "was killed by SIGABRT"),
+     (3, "ended with status 3"), (None, "closed its pipe")],
+)  # fmt: skip
+def test_an_exit_code_is_told_in_words(code: int | None, words: str) -> None:
+    assert exit_reason.describe_exit(code) == words
+
+
 def test_without_torchrun_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(launcher.FILE, raising=False)
+    monkeypatch.delenv(exit_reason.FILE, raising=False)
     monkeypatch.chdir(tmp_path)
-    launcher.report_reason("--tp 3 needs 3 ranks")
+    exit_reason.report_reason("--tp 3 needs 3 ranks")
     assert not list(tmp_path.iterdir())
