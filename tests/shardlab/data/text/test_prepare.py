@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,16 @@ def expected(texts: list[str]) -> list[list[int]]:
 def documents(prefix: Path) -> list[list[int]]:
     corpus = Corpus(prefix)
     return [corpus[i].tolist() for i in range(len(corpus))]
+
+
+@pytest.fixture(autouse=True)
+def encode_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a build with one process start none: a Python that starts costs more than its text."""
+    processes = prepare.ProcessPoolExecutor
+    monkeypatch.setattr(
+        prepare, "ProcessPoolExecutor",
+        lambda n, *settings: ThreadPoolExecutor(n) if n == 1 else processes(n, *settings),
+    )  # fmt: skip
 
 
 @pytest.fixture
