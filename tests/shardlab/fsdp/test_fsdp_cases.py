@@ -99,7 +99,7 @@ def test_frozen_parameters_get_no_gradient_and_the_others_theirs(pool: Pool) -> 
 
 @on_ranks(2)
 @on_default_device
-def test_ten_adamw_steps_leave_frozen_parameters_where_they_were(world: World) -> None:
+def test_adamw_steps_leave_frozen_parameters_where_they_were(world: World) -> None:
     whole, module = freeze("mixed"), freeze("mixed")
     train_whole(whole, world.size, "adamw")
     model = FSDP(module, world.whole, units=module.blocks)

@@ -21,7 +21,7 @@ from shardlab.gpt.model import GPT, GPTConfig
 from tests.shardlab.difference import random_tokens
 
 WAYS = ("compile", "autocast", "checkpoint")
-CONFIG = GPTConfig(layers=2, hidden=128, heads=4, vocab=256, sequence=64, dropout=0.1)
+CONFIG = GPTConfig(layers=1, hidden=64, heads=4, vocab=64, sequence=32, dropout=0.1)
 BATCH = 4
 EXACT, ROUNDED = 1e-4, 5e-2  # relative; bf16 keeps eight bits
 

@@ -3,7 +3,7 @@
 Megatron divides each micro-batch's loss by their number, averages over data-parallel ranks, sums
 norms' gradients over tensor ranks and tied embeddings' over the first and the last stage. A factor
 that either side misses shows in the gradients already; a copy of the tied weight that drifts from
-the other, in the parameters after ten steps.
+the other, in the parameters after four steps.
 """
 
 from __future__ import annotations
