@@ -5,6 +5,6 @@ from hypothesis import HealthCheck, settings
 steady = settings(
     deadline=None,
     derandomize=True,
-    max_examples=60,
+    max_examples=30,
     suppress_health_check=[HealthCheck.too_slow],
 )
