@@ -17,12 +17,7 @@ from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.samples import Recipe, build_indices
 from tests.docs.page import ROOT
 from tests.running import run_program
-from tests.shardlab.data.megatron_data import (
-    BlendedDataset,
-    Split,
-    config,
-    written,
-)
+from tests.shardlab.data.megatron_data import BlendedDataset, Split, config, written
 from tests.shardlab.pool import on_ranks
 
 MENDED = "megatron-core has mended this: say so where it is told"

@@ -348,9 +348,7 @@ def other_order(world: World, checked: bool, path: list[int]) -> str:
     return str(caught.value)
 
 
-def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(
-    pool: Pool,
-) -> None:
+def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(pool: Pool) -> None:
     first, second = pool(2).run(other_order, False, [2, 1, 0])
     assert "ranks [1] of the world axis run other units of FSDP" in first
     assert "rank 0, which ran (root), and would then run unit blocks.0" in first

@@ -9,10 +9,7 @@ from torch import Tensor
 from shardlab.comm import World
 from shardlab.pipeline.action import parts
 from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import (
-    by_name,
-    interleaved,
-)
+from shardlab.pipeline.schedule import by_name, interleaved
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
