@@ -77,12 +77,6 @@ def test_every_grid_trains_as_one_process_does(pool: Any, tmp_path: Path, ranks:
         train(pool, tmp_path, [leg], optimizer)
 
 
-def test_every_pair_of_choices_meets_on_the_larger_grids() -> None:
-    for first, second in ((a, b) for b in range(4) for a in range(b)):
-        assert len({(way[first], way[second]) for way in PAIRS}) == 4
-    assert [len(grids(n)) for n in (1, 2, 4, 8)] == [1, 3, 6, 10]
-
-
 # ------------------------------------------------------------------ experts
 
 
