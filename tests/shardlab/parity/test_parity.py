@@ -231,6 +231,12 @@ def test_a_file_without_what_is_needed_is_told_what_to_write(
     assert words in str(refused.value)
 
 
+def test_a_file_may_import_the_module_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("SUPPORTS = {'tensor': [1, 2]}")
+    (tmp_path / "model.py").write_text("from beside import SUPPORTS\ndef build(): pass")
+    assert Subject(str(tmp_path / "model.py"), "build").supports == {"tensor": [1, 2]}
+
+
 def test_each_sentence_is_reached_by_a_fault_or_by_bad_input() -> None:
     assert {sentence for *_, sentence, _ in FAULTS} == SENTENCES["cause"].keys()
     reached = {sentence for *_, sentence, _ in [*REFUSED, *BAD, *FILES]} | {"hidden-shape"}
