@@ -28,6 +28,7 @@ import torch
 
 from shardlab.parity import workers
 from tests.limits import LIMIT
+from tests.shardlab.default_device import on_default_device
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -145,16 +146,20 @@ def _share_gloo_device() -> None:
     c10d.ProcessGroupGloo = Gloo
 
 
-def on_ranks(ranks: int | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def on_ranks(
+    ranks: int | str, *, default_device: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate `body(world, ...)`, a module's function, to a test that runs it on every rank.
 
     What the body takes besides the world are fixtures and parameters of the test, as of any test.
 
     Args:
         ranks: how many, or the name of the test's parameter that says so.
+        default_device: whether torch makes new tensors on the rank's device.
     """
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        body = on_default_device(body) if default_device else body
         takes = [*inspect.signature(body).parameters][1:]
         names = dict.fromkeys(["pool", *takes] + ([ranks] if isinstance(ranks, str) else []))
 

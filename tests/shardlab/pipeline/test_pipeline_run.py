@@ -79,8 +79,7 @@ def test_losses_and_gradients_equal_torchs_pipelining(
 
 
 @pytest.mark.parametrize("p", [2, 4])
-@on_ranks("p")
-@on_default_device
+@on_ranks("p", default_device=True)
 def test_the_ledger_counts_each_boundary_once_each_way(world: World) -> None:
     """What the ledger saw of each schedule, and what the schedule says."""
     counted: dict[str, tuple[object, object]] = {}
