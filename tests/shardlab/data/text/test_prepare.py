@@ -232,6 +232,8 @@ def test_bad_text_ends_the_command_in_a_line(tmp_path: Path, bad: str) -> None:
 
 
 def test_what_the_system_refuses_ends_the_command_in_a_line(lines: Path, tmp_path: Path) -> None:
+    missing = command("build", tmp_path / "c", tmp_path / "none.txt", "--processes", 1)
+    assert f"Error: no file {tmp_path}/none.txt: give text files" in missing.output
     for prefix, message in (
         (lines / "under a file", f"no folder {lines}: File exists; choose another prefix"),
         (tmp_path / ("c" * 300), f"cannot write {tmp_path}/ccc"),
