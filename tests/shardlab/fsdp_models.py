@@ -97,7 +97,7 @@ def optimizer_of(kind: str, parameters: Any) -> torch.optim.Optimizer:
 
 
 def train_whole(
-    model: nn.Module, ranks: int, kind: str, steps: int = 10, micro: int = 1
+    model: nn.Module, ranks: int, kind: str, steps: int = 4, micro: int = 1
 ) -> tuple[list[list[float]], list[dict[str, Tensor]]]:
     """Train unsharded on all ranks' data.
 
@@ -164,10 +164,10 @@ def train_sharded(
     model: FSDP,
     rank: int,
     kind: str,
-    steps: int = 10,
+    steps: int = 4,
     micro: int = 1,
     no_sync: bool = False,
-    look: tuple[int, ...] = (0, 9),
+    look: tuple[int, ...] = (0, 3),
 ) -> tuple[list[float], dict[int, dict[str, Tensor]]]:
     """Train on this rank's data; return its losses, and the gradients of the steps in `look`."""
     optimizer = optimizer_of(kind, model.parameters())

@@ -30,7 +30,7 @@ from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import differences, random_like, random_tokens
 
 SEQUENCE, BATCH, VOCAB, HIDDEN, HEADS = 8, 2, 24, 16, 8
-STEPS = 10
+STEPS = 4
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,19 @@ a few of the same.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from shardlab.comm import World
-from shardlab.experts.config import ExpertConfig
-from shardlab.experts.router import Router
-from shardlab.fsdp import fully_sharded
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import sharding_of
 from shardlab.parity.case import Case
 from shardlab.parity.ranks import Steps
 from shardlab.training import checkpoint
-from shardlab.training import step as training_step
 from tests.shardlab.compositions import step as one_step
-from tests.shardlab.compositions.two_grids import Leg, Right, Run, alone, draw_run
+from tests.shardlab.compositions.two_grids import Right, Run, alone, draw_run
 from tests.shardlab.default_device import on_default_device
 
 Differences = dict[str, float]
@@ -66,42 +61,11 @@ def travel(world: World, run: Run, number: int, folder: str, right: Right) -> Di
     return off
 
 
-def let_routers_keep_their_scale(patch: pytest.MonkeyPatch) -> None:
-    scale = property(lambda _: 1.0, lambda *_: None)
-    patch.setattr(Router, "scale", scale, raising=False)
-
-
-def let_routers_keep_their_bias(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Router, "end_step", Router.forget)
-
-
-def let_optimizers_forget(patch: pytest.MonkeyPatch) -> None:
-    load = checkpoint.load
-
-    def load_model(path: str, *, model: Any, grid: Grid, **_: Any) -> None:
-        load(path, model=model, grid=grid)
-
-    patch.setattr(checkpoint, "load", load_model)
-
-
-def let_ranks_drop_alike(patch: pytest.MonkeyPatch) -> None:
-    for module in (fully_sharded, training_step):
-        patch.setattr(module, "number_replicas", lambda *_: None)
-
-
-def travel_with_a_fault(
-    world: World, run: Run, number: int, folder: str, right: Right, fault: Any
-) -> Differences:
-    with pytest.MonkeyPatch.context() as patch:
-        fault(patch)
-        return travel(world, run, number, folder, right)
-
-
-def worst(pool: Any, run: Run, folder: Path, *fault: Any) -> float:
+def worst(pool: Any, run: Run, folder: Path) -> float:
     """The largest difference on any rank, step and parameter of the run."""
-    right, body = alone(run), travel_with_a_fault if fault else travel
+    right = alone(run)
     legs = [
-        pool(leg.ranks).run(body, run, number, str(folder), right, *fault)
+        pool(leg.ranks).run(travel, run, number, str(folder), right)
         for number, leg in enumerate(run.legs)
     ]
     return max(float(off) for ranks in legs for rank in ranks for off in rank.values())
@@ -115,42 +79,3 @@ def test_a_drawn_run_over_two_grids_trains_the_model_of_one_process(
 ) -> None:
     run = draw_run(seed)
     assert worst(pool, run, tmp_path) <= run.tolerance, run
-
-
-ROUTED = ExpertConfig(count=4, ffn=8, scores="sigmoid", bias_rate=0.01, aux_loss=0.3)
-SHARDED = Leg(data=2, microbatches=2, sharded="FULL_SHARD", bias=False)
-
-
-@pytest.mark.parametrize(
-    ("fault", "leg"),
-    [
-        pytest.param(
-            let_routers_keep_their_scale, replace(SHARDED, experts=ROUTED), marks=pytest.mark.ci
-        ),
-        (let_routers_keep_their_bias, replace(SHARDED, experts=ROUTED)),
-        (let_optimizers_forget, SHARDED),
-        pytest.param(let_ranks_drop_alike, replace(SHARDED, dropout=0.3), marks=pytest.mark.ci),
-    ],
-)
-@pytest.mark.parametrize("strategy", ["FULL_SHARD", pytest.param(None, marks=pytest.mark.ci)])
-def test_a_run_with_a_fault_is_seen(
-    pool: Any, tmp_path: Path, fault: Any, leg: Leg, strategy: str | None
-) -> None:
-    leg = replace(leg, sharded=strategy)
-    run = Run((leg, replace(leg, microbatches=4)))
-    assert worst(pool, run, tmp_path) <= run.tolerance
-    assert worst(pool, run, tmp_path, fault) > 1e-3
-
-
-def test_the_drawn_runs_reach_every_choice() -> None:
-    runs = [draw_run(seed) for seed in range(500)]
-    legs = [leg for run in runs for leg in run.legs]
-    for field in fields(Leg):
-        if field.name not in ("experts", "step", "packed", "main_grads", "heads"):
-            assert len({getattr(leg, field.name) for leg in legs}) > 1, field.name
-    sharded = [leg for leg in legs if leg.sharded and leg.experts]
-    assert {leg.sharded for leg in sharded} == {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"}
-    assert {leg.tensor for leg in sharded} == {1, 2, 4}
-    assert any(leg.experts.bias_rate for leg in sharded if leg.experts)
-    assert any(first.sharded and not second.sharded for first, second in (r.legs for r in runs))
-    assert any(second.sharded and not first.sharded for first, second in (r.legs for r in runs))

@@ -46,10 +46,7 @@ SEQUENCE, MEAN = 1024, 500  # tokens of a sample, and of a document on average
 SIZES = (10**6, 10**7, 10**8)
 Act = Callable[[], object]
 
-PAGES = {
-    "en": ROOT / "docs/reference/data.md",
-    "es": ROOT / "docs/reference/data.es.md",
-}
+PAGES = {"en": ROOT / "docs/reference/data.md", "es": ROOT / "docs/reference/data.es.md"}
 TOKENS = {"en": "tokens of the corpus", "es": "tokens del corpus"}
 ACTS = {
     "streaming": {"en": "write, document by document", "es": "escribir, documento a documento"},

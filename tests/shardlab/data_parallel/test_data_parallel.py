@@ -1,7 +1,7 @@
 """Data parallelism against one process and against DDP.
 
 A wrong bucket shows in the pure tests, a wrong hook or divisor in one step of SGD (AdamW would hide
-a factor), a wrong state between steps in ten."""
+a factor), a wrong state between steps in four."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.shardlab.pool import on_ranks
 
 SHARES = 8  # samples: one a rank on eight ranks, all on one
 F64 = torch.float64
+STEPS = 4
 SMALL = {"bucket_bytes": 200}  # several buckets, one parameter over size
 
 
@@ -67,7 +68,7 @@ def loss_of(model: nn.Module, x: Tensor, y: Tensor, reduction: str = "mean") -> 
     return nn.functional.mse_loss(model(x), y, reduction=reduction)
 
 
-def train_whole(kind: str, device: torch.device, steps: int = 10) -> list[Tensor]:
+def train_whole(kind: str, device: torch.device, steps: int = STEPS) -> list[Tensor]:
     model = Net(0).to(device)
     optimizer = optimizer_of(kind, model)
     for step in range(steps):
@@ -236,7 +237,7 @@ def train_sharded(
     model = Net(world.rank).to(world.device)  # other weights on every rank: broadcast must mend it
     replicas = DataParallel(model.named_parameters(), axis, backwards=micro, **SMALL, **settings)
     optimizer = optimizer_of(kind, model)
-    for step in range(10):
+    for step in range(STEPS):
         x, y = (share(axis, t.to(world.device)) for t in data(step))
         for a, b in zip(x.chunk(micro), y.chunk(micro), strict=True):
             (loss_of(model, a, b) / micro).backward()
@@ -251,7 +252,7 @@ def train_ddp(world: World, kind: str) -> list[Tensor]:
     model = Net(world.rank).to(world.device)
     wrapped = DistributedDataParallel(model, process_group=axis.group)
     optimizer = optimizer_of(kind, model)
-    for step in range(10):
+    for step in range(STEPS):
         x, y = (share(axis, t.to(world.device)) for t in data(step))
         optimizer.zero_grad()
         loss_of(wrapped, x, y).backward()
@@ -260,7 +261,7 @@ def train_ddp(world: World, kind: str) -> list[Tensor]:
 
 
 def parity(world: World, kind: str) -> dict[str, float]:
-    """Ten steps in each way; the worst relative error of a parameter against one process."""
+    """Steps in each way; the worst relative error of a parameter against one process."""
     whole = train_whole(kind, world.device)
     ways: dict[str, Callable[[], list[Tensor]]] = {
         "ours": lambda: train_sharded(world, kind),
@@ -274,7 +275,7 @@ def parity(world: World, kind: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
-def test_ten_steps_equal_one_process_and_ddp(pool: Any, ranks: int) -> None:
+def test_some_steps_equal_one_process_and_ddp(pool: Any, ranks: int) -> None:
     for kind in ("sgd", "adamw"):
         for errors in pool(ranks).run(parity, kind):
             assert max(errors.values()) <= 1e-12, errors

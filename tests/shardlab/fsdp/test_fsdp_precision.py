@@ -61,8 +61,7 @@ def test_parameters_travel_in_param_dtype_gradients_in_reduce_dtype_and_shards_k
     pool(2).run(dtypes)
 
 
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_gradients_without_sync_add_up_in_reduce_dtype(world: World) -> None:
     """Sixty-four equal gradients add up in fp32; bf16 would stop growing at some 2⁸ of one."""
     module = Transformer(dtype=FP32)
@@ -80,8 +79,7 @@ def test_gradients_without_sync_add_up_in_reduce_dtype(world: World) -> None:
     assert furthest(many, {name: 64 * grad for name, grad in once.items()}) < 1e-5
 
 
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_inputs_are_cast_unless_told_not_to(world: World) -> None:
     linear = torch.nn.Linear(4, 4)
     x = torch.ones(2, 4)
@@ -107,11 +105,10 @@ ENVELOPES: dict[tuple[torch.dtype | None, torch.dtype | None], tuple[float, floa
 }
 
 
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_each_pair_of_dtypes_stays_in_its_measured_envelope(world: World) -> None:
     whole = Transformer()
-    _, gradients = train_whole(whole, world.size, "sgd")
+    _, gradients = train_whole(whole, world.size, "sgd", steps=10)
     expected: dict[str, Tensor] = dict(whole.named_parameters())
     errors_by_case = {}
     for dtypes, strategy in product(ENVELOPES, (S.FULL_SHARD, S.NO_SHARD)):
@@ -120,7 +117,7 @@ def test_each_pair_of_dtypes_stays_in_its_measured_envelope(world: World) -> Non
             module, world.whole, units=module.blocks, strategy=strategy,
             mixed_precision=MixedPrecision(*dtypes),
         )  # fmt: skip
-        _, ours = train_sharded(model, world.rank, "sgd", look=(0,))
+        _, ours = train_sharded(model, world.rank, "sgd", steps=10, look=(0,))
         first = {name: grad.double() for name, grad in ours[0].items()}
         last = {name: x.double() for name, x in gathered_parameters(model).items()}
         errors_by_case[f"{dtypes} {strategy.name}"] = (

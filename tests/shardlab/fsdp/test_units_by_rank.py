@@ -70,8 +70,7 @@ def batch(step: int, rank: int) -> Tensor:
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @pytest.mark.parametrize("uses", USES)
 @pytest.mark.parametrize("prefetch", ["BACKWARD_PRE", "BACKWARD_POST", None])
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
     world: World, uses: str, strategy: str, prefetch: str | None
 ) -> None:
@@ -93,8 +92,7 @@ def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
         model.zero_grad()
 
 
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_a_unit_that_only_the_other_rank_uses_is_released_before_the_next_is_gathered(
     world: World,
 ) -> None:
@@ -108,8 +106,7 @@ def test_a_unit_that_only_the_other_rank_uses_is_released_before_the_next_is_gat
 
 
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_a_rank_that_leaves_the_order_alone_is_told_before_anything_mixes(world: World) -> None:
     """In the second step rank 1 runs the units in another order."""
     world = World(device=world.device, timeout=6.0)
@@ -141,8 +138,7 @@ def counted_differently(world: World, strategy: str, first: int | None, second: 
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @pytest.mark.parametrize("at_once", [True, False])  # as over gloo, as over NCCL
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_ranks_that_part_after_a_common_change_are_told_before_backward_returns(
     world: World, strategy: str, at_once: bool
 ) -> None:
@@ -158,8 +154,7 @@ def test_ranks_that_part_after_a_common_change_are_told_before_backward_returns(
 
 @pytest.mark.parametrize("through", ["norm", "forward"])
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_ranks_that_run_other_units_are_told_before_the_next_step(
     world: World, through: str
 ) -> None:
@@ -194,8 +189,7 @@ def test_ranks_that_run_unequally_many_units_in_the_first_forward_are_told_at_on
 
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_all_ranks_may_run_other_units_in_each_step(world: World, strategy: str) -> None:
     """Every rank runs other units in each step, alike."""
     wrapped, alone = Mixture().double(), Mixture().double()

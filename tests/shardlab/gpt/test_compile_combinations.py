@@ -17,11 +17,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import World
+from shardlab.gpt.block import Block
 from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.layers.init import Init
 from tests.shardlab.difference import random_tokens
+from tests.shardlab.pool import on_ranks
 
 WAYS = ("compile", "autocast", "checkpoint")
-CONFIG = GPTConfig(layers=2, hidden=128, heads=4, vocab=256, sequence=64, dropout=0.1)
+CONFIG = GPTConfig(layers=1, hidden=64, heads=4, vocab=64, sequence=32, dropout=0.1)
 BATCH = 4
 EXACT, ROUNDED = 1e-4, 5e-2  # relative; bf16 keeps eight bits
 
@@ -83,3 +86,17 @@ def compare(world: World, ways: tuple[str, ...]) -> float:
 def test_a_combination_equals_the_plain_step(pool, size: int, ways: tuple[str, ...]) -> None:
     limit = ROUNDED if "autocast" in ways else EXACT
     assert max(pool(size).run(compare, ways)) <= limit
+
+
+@on_ranks(2)
+def test_a_compiled_layer_computes_the_same(world: World) -> None:
+    """What compiling leaves as it is of the feed-forward pair; its graph breaks at collectives."""
+    config = GPTConfig(layers=1, hidden=16, heads=8, vocab=1, sequence=8)
+    init = Init(dtype=torch.float64, device=world.device)
+    layer = Block(config, "block", axis=world.whole, sequence_parallel=True, init=init).mlp
+    x = torch.randn(8 // world.size, 2, 16, dtype=torch.float64, device=world.device)
+    results = []
+    for call in (layer, torch.compile(layer, backend="eager")):
+        y = call(x)
+        results.append([y, *torch.autograd.grad(y.sum(), list(layer.parameters()))])
+    assert [torch.equal(a, b) for a, b in zip(*results, strict=True)] == [True] * 5

@@ -13,9 +13,11 @@ from pages.runs.evening import (
     LINES_AN_HOUR,
     SHARDLAB,
     core_files,
+    count_frames,
     count_lines,
     list_parts,
     numbers,
+    run_step,
 )
 
 # The core had 3,600 lines until it completed a step in FSDP, compared the ranks' order of units in
@@ -74,6 +76,12 @@ def imported_files(file: str, *, inside_functions: bool = False) -> set[str]:
     }
 
 
+def test_the_core_and_a_collective_s_depth_stay_within_an_evening() -> None:
+    assert count_lines(core_files()) <= BARS["core"]
+    assert count_frames(run_step) <= BARS["deep"]
+
+
+@pytest.mark.ci
 def test_a_layer_stays_within_an_evening() -> None:
     counts = numbers()
     assert {name: n for name, n in counts.items() if n > BARS.get(name, n)} == {}

@@ -47,11 +47,6 @@ COMMON = [
     ("unit", "whole after forward"),
 ]
 
-# Words that say where it is wrong, or what Python or PyTorch says of it, and not the cause.
-UNTOLD = re.compile(
-    r"step \d|in |.*Error: ?\w*|.*expected shape \[.*|.*gradient of its|the shard's.*"
-)
-
 
 def matches(message: str, pattern: str) -> bool:
     return re.search(".*".join(map(re.escape, pattern.split("*"))), message) is not None
@@ -135,12 +130,6 @@ def test_mutants_break_sentences_of_the_skeleton_each_under_a_name_of_its_own(pa
     names = [name for mutants in contract.values() for name in mutants]
     assert len({*names}) == len(names)
     assert {key for key in MUTANTS if key[0] == part} == {(part, name) for name in names}
-
-
-def test_there_are_mutants_enough_and_most_are_told_their_cause() -> None:
-    told = [words for _, _, words in MUTANTS.values() if not UNTOLD.fullmatch(words)]
-    assert len(MUTANTS) >= 190 and len(told) >= 180, (len(MUTANTS), len(told))
-    assert len(OTHER_WAYS) >= 20
 
 
 def test_a_right_answer_is_shown_what_it_sent_beside_what_was_predicted(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.shardlab.pool import Pool
 Pools = Callable[[int], Pool]
 STEPS = 5
 WAY: dict[str, Any] = {
-    "layers": 4, "microbatches": 4, "steps": STEPS, "clip": 0.5, "warmup": 2, "decay": 4,
+    "layers": 4, "microbatches": 2, "steps": STEPS, "clip": 0.5, "warmup": 2, "decay": 4,
 }  # fmt: skip
 RATES = (1 / 3, 2 / 3, 1.0, 0.55, 0.1)  # of each step: up in two, and down by a cosine in two
 
@@ -82,7 +82,7 @@ def train_with_looks(
 def test_a_pipeline_drops_as_one_process_does_and_a_look_drops_nothing(pool: Pools) -> None:
     [(losses, looks)] = pool(1).run(train_with_looks, DROPPED)
     assert pool(1).run(train_with_looks, DROPPED, 9)[0][0] == losses, "looking changes nothing"
-    assert off_by(pool(1).run(train_with_looks, WAY)[0][0], losses) > 1e-3, "dropping does"
+    assert off_by(pool(1).run(train_with_looks, WAY)[0][0], losses) > 1e-4, "dropping does"
     for schedule in ("interleaved", "zb-h1"):
         case = DROPPED | {"pp": 2, "schedule": schedule, "recompute": True}
         _, results = pool(2).run(train_with_looks, case)

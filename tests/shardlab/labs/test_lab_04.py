@@ -5,15 +5,22 @@ from __future__ import annotations
 import pytest
 
 from pages.blocks import LANGUAGES, read_block, solution_page
+from pages.runs import lab_04
 from pages.runs.lab_04 import LAB, SHOWN, paragraphs_of, verdicts
 
 pytestmark = pytest.mark.usefixtures("pages_on_pool")
 
 
-def test_only_one_way_is_right_and_one_rank_of_experts_hides_the_others() -> None:
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.ci)])
+def test_only_one_way_is_right_and_one_rank_of_experts_hides_the_others(
+    small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small:
+        for way in lab_04.WAYS:
+            monkeypatch.setitem(lab_04.WAYS, way, lab_04.WAYS[way] | {"hidden": 16, "tokens": 32})
     table = verdicts()
     for language in LANGUAGES:
-        assert read_block(solution_page(LAB, language), "ways") == table
+        assert (read_block(solution_page(LAB, language), "ways") == table) is not small
     wrong = {line.split(",")[0][2:] for line in table.splitlines() if "×" in line}
     assert wrong == {"a", "c", "d"}
     assert all(line.endswith("| = |") for line in table.splitlines()[2:])  # at EP = 1

@@ -102,9 +102,9 @@ def test_each_pair_gives_the_values_that_its_name_says(world: World) -> None:
     assert torch.equal(ops.copy_to(local, axis), local)
     whole = torch.arange(4.0 * n * n, device=world.device).view(2 * n, 2 * n)
     assert torch.equal(ops.scatter_to(whole, axis, 0), whole[2 * r : 2 * r + 2])
-    assert torch.equal(ops.scatter_to(whole, axis, 1), whole[:, 2 * r : 2 * r + 2])
-    for dim in (0, 1, -1):
-        assert torch.equal(ops.gather_from(ops.scatter_to(whole, axis, dim), axis, dim), whole)
+    assert torch.equal(ops.scatter_to(whole, axis), whole[:, 2 * r : 2 * r + 2])
+    for dim in ([0], [1], []):  # the last by default
+        assert torch.equal(ops.gather_from(ops.scatter_to(whole, axis, *dim), axis, *dim), whole)
     rows = ops.scatter_to(whole, axis, 0)
     assert torch.equal(ops.all_gather(rows, axis), whole)
     assert torch.equal(ops.reduce_scatter(whole, axis), rows * n)

@@ -47,16 +47,21 @@ LAYOUTS = {
 BOTH = ("all-to-all", "all-gather")
 
 
-def cases_for(ranks: int) -> list[Case]:
-    """Every layout with both dispatchers, and on the first that cuts anything every variant."""
+def cases_for(ranks: int, every: bool) -> list[Case]:
+    """Every layout with both dispatchers, and on those that cut anything every variant.
+
+    Of two layouts, one has a variant with the first dispatcher and the other with the second,
+    unless `every` asks for all.
+    """
     cases = [
         Case(*layout, replace(PLAIN, dispatch=dispatch))
         for layout in LAYOUTS[ranks]
         for dispatch in BOTH
     ]
-    for layout in LAYOUTS[ranks][:1] if ranks == 1 else LAYOUTS[ranks][1:4:2]:
-        for variant in VARIANTS.values():
-            cases += [Case(*layout, replace(variant, dispatch=dispatch)) for dispatch in BOTH]
+    for turn, layout in enumerate(LAYOUTS[ranks][:1] if ranks == 1 else LAYOUTS[ranks][1:4:2]):
+        for number, variant in enumerate(VARIANTS.values()):
+            dispatches = BOTH if every else [BOTH[(turn + number) % 2]]
+            cases += [Case(*layout, replace(variant, dispatch=kind)) for kind in dispatches]
         cases += [Case(*layout, VARIANTS[name], gated=True) for name in ("plain", "shared")]
     return list(dict.fromkeys(cases))
 
@@ -86,11 +91,16 @@ def compare_with_megatron(world: World, cases: list[Case]) -> dict[str, dict[str
     return errors
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
-def test_experts_equal_megatrons_to_the_last_bit(pool: Any, device: str, ranks: int) -> None:
+RANKS = [(1, True), (2, False), *(pytest.param(n, True, marks=pytest.mark.ci) for n in (2, 4))]
+
+
+@pytest.mark.parametrize(("ranks", "every"), RANKS)
+def test_experts_equal_megatrons_to_the_last_bit(
+    pool: Any, device: str, ranks: int, every: bool
+) -> None:
     # A GPU adds the rows of a token in no fixed order.
     last_bit = 1e-15 if device == "cuda" else 0.0
-    cases = [case for case in cases_for(ranks) if megatron_works(case)]
+    cases = [case for case in cases_for(ranks, every) if megatron_works(case)]
     exact = [case for case in cases if not case.gated]
     for some in (exact[i : i + 12] for i in range(0, len(exact), 12)):
         demand_alike(pool(ranks).run(compare_with_megatron, some), tolerance=last_bit)
@@ -110,11 +120,11 @@ def compare_with_the_loop(world: World, cases: list[Case]) -> dict[str, dict[str
     return errors
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
+@pytest.mark.parametrize(("ranks", "every"), RANKS)
 def test_experts_equal_a_dense_loop_on_every_layout_also_where_megatrons_do_not(
-    pool: Any, ranks: int
+    pool: Any, ranks: int, every: bool
 ) -> None:
-    cases = [case for case in cases_for(ranks) if not case.experts.balanced]
+    cases = [case for case in cases_for(ranks, every) if not case.experts.balanced]
     for some in (cases[i : i + 12] for i in range(0, len(cases), 12)):
         demand_alike(pool(ranks).run(compare_with_the_loop, some), tolerance=1e-14)
 

@@ -1,4 +1,4 @@
-"""Our GPT beside megatron-core's GPTModel, without a pipeline: forward, gradients, ten steps.
+"""Our GPT beside megatron-core's GPTModel, without a pipeline: forward, gradients, some steps.
 
 Where test_against_megatron_layers.py passes and this does not, look at what joins the layers: the
 embeddings under sequence parallelism, tied weights, the norms' partial gradients, data parallelism.

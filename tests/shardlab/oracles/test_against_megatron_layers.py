@@ -27,7 +27,6 @@ from shardlab.layers.embedding import VocabParallelEmbedding
 from tests.shardlab.default_device import default_device
 from tests.shardlab.difference import (
     demand_alike,
-    difference,
     differences,
     random_like,
     random_tokens,
@@ -156,14 +155,6 @@ def block(world: World) -> Errors:
     return errors
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("size", [1, 2, pytest.param(4, marks=pytest.mark.ci), 8])
 def test_a_block_equals_megatrons_transformer_layer(pool: Any, size: int) -> None:
     demand_alike(pool(size).run(block))
-
-
-def test_a_difference_is_seen() -> None:
-    x = random_like(3, 3, seed=0)
-    assert difference(x, x * (1 + 1e-11)) > 1e-12
-    assert difference(x, x.float()) == float("inf")
-    with pytest.raises(AssertionError, match="rank 0, a: b differs by nan"):
-        demand_alike([{"a": {"b": float("nan")}}])

@@ -3,7 +3,7 @@
 Megatron divides each micro-batch's loss by their number, averages over data-parallel ranks, sums
 norms' gradients over tensor ranks and tied embeddings' over the first and the last stage. A factor
 that either side misses shows in the gradients already; a copy of the tied weight that drifts from
-the other, in the parameters after ten steps.
+the other, in the parameters after four steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.shardlab.gpt_twins import HEADS, Case, compared
 from tests.shardlab.layer_twins import steps_for
 
 GRIDS = [
-    pytest.param(t, p, d, marks=[pytest.mark.ci] * (t * p * d == 8))
+    pytest.param(t, p, d, marks=[pytest.mark.ci] * (p > 2 or t * p * d == 8))
     for t in (1, 2, 4, 8)
     for p in (2, 4, 8)
     for d in (1, 2, 4, 8)

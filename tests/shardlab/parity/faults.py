@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.sharding import Sharding, mark, mark_copies
+from shardlab.parity import preflight
 from tests.shardlab import own_llama
 from tests.shardlab.own_llama import HIDDEN, Llama, batch
 
@@ -47,19 +49,39 @@ def supports(values: dict[str, list[Any]], **attributes: Any) -> Callable[[Build
     return mark
 
 
+def train_unchecked(*of: Any) -> preflight.Reference:
+    """Train in one process, without the look at each parameter's derivative: half of the time."""
+    with patch.object(preflight, "_refuse_wrong_backward"):
+        return preflight.train_alone(*of)
+
+
 def llama(grid: Grid, **options: Any) -> Any:
     return Llama(grid, **options)
+
+
+def fault(
+    values: dict[str, list[Any]] | None = None, build: Any = llama, **attributes: Any
+) -> Callable[[Callable[[Grid, Any], None]], Build]:
+    """Build the model, and then let the decorated function break something in it."""
+
+    def decorate(plant: Callable[[Grid, Any], None]) -> Build:
+        def built(grid: Grid, **options: Any) -> nn.Module:
+            model: nn.Module = build(grid, **options)
+            plant(grid, model)
+            return model
+
+        return supports(values, **attributes)(built) if values else built
+
+    return decorate
 
 
 # ------------------------------------------------------------------ ten kinds of public threads
 
 
-@supports(SUPPORTS)
-def partial_norm(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(SUPPORTS)
+def partial_norm(grid: Grid, model: Any) -> None:
     if model.partial:
         del model.layers["1"].norm2.weight.partial_gradient
-    return model
 
 
 @supports(PIPELINE | {"tied": [True]})
@@ -76,9 +98,10 @@ def text_alone(step: int) -> tuple[Tensor, Tensor]:
 
 
 def gpt(grid: Grid, stage: int, stages: int, *, experts: bool = True, **kind: Any) -> GPT:
+    layers = 2 if experts else 4  # four to interleave two stages of two pieces
     chosen, axes = (ExpertConfig(count=4, ffn=8), ExpertAxes.of(grid)) if experts else (None, None)
     config = GPTConfig(
-        **LLAMA, layers=4, hidden=HIDDEN, heads=4, kv_heads=2, ffn=16, vocab=21, sequence=8,
+        **LLAMA, layers=layers, hidden=HIDDEN, heads=4, kv_heads=2, ffn=16, vocab=21, sequence=8,
         dtype=torch.float64, init_std=0.2, experts=chosen,
     )  # fmt: skip
     context = ContextParallel(grid.context)
@@ -103,33 +126,26 @@ def experts(grid: Grid, **options: Any) -> nn.Module:
     return gpt(grid, **options)
 
 
-@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
-def unmarked_experts(grid: Grid, **options: Any) -> nn.Module:
-    model = gpt(grid, **options)
+@fault(DATA | {"expert": [1, 2]}, batch=text_alone, build=gpt)
+def unmarked_experts(grid: Grid, model: Any) -> None:
     for parameter in model.parameters():
         parameter.__dict__.pop("copies_axis", None)
-    return model
 
 
-@supports(TENSOR)
-def label_smoothing(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
-
+@fault(TENSOR)
+def label_smoothing(grid: Grid, model: Any) -> None:
     def loss(logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
         words = logits_SBv[..., : model.head.words]
         right = cross_entropy(logits_SBv, targets_BS.t(), axis=grid.tensor).mean()
         return right - 0.1 * words.mean()
 
     model.loss = loss
-    return model
 
 
-@supports(TENSOR)
-def dropout_under_recomputation(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def dropout_under_recomputation(grid: Grid, model: Any) -> None:
     block = model.layers["0"]
     block.down.forward = recomputed(block.down.forward, preserve_rng_state=False)
-    return model
 
 
 def recomputed(forward: Any, **settings: Any) -> Any:
@@ -139,23 +155,19 @@ def recomputed(forward: Any, **settings: Any) -> Any:
     return partial(checkpoint, dropped, use_reentrant=False, **settings)
 
 
-@supports({"context": [1, 2]})
-def wrong_positions(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault({"context": [1, 2]})
+def wrong_positions(grid: Grid, model: Any) -> None:
     if context := model.context:
         for block in model.layers.values():
             runs = lambda tokens: torch.arange(tokens) + grid.context.rank * tokens  # noqa: E731
             block.context = SimpleNamespace(positions=runs, attend=context.attend)
-    return model
 
 
-@supports(SUPPORTS)
-def rotated_by_own_rows(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(SUPPORTS)
+def rotated_by_own_rows(grid: Grid, model: Any) -> None:
     rows = lambda tokens: torch.arange(tokens) % (tokens // grid.tensor.size)  # noqa: E731
     for block in model.layers.values() if model.partial else ():
         block.context = SimpleNamespace(positions=rows, attend=ContextParallel(grid.context).attend)
-    return model
 
 
 def uneven(step: int) -> tuple[Any, Tensor]:
@@ -165,23 +177,18 @@ def uneven(step: int) -> tuple[Any, Tensor]:
     return tokens, targets
 
 
-@supports(DATA, batch=uneven)
-def mean_of_means(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
-
+@fault(DATA, batch=uneven)
+def mean_of_means(grid: Grid, model: Any) -> None:
     def loss(logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
         losses = cross_entropy(logits_SBv, targets_BS.t(), axis=grid.tensor)
         return losses.sum() / (targets_BS != IGNORED).sum()
 
     model.loss = loss
-    return model
 
 
-@supports(DATA | {"reduction": ["tokens"], "microbatches": [1, 2]}, batch=uneven)
-def sums(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(DATA | {"reduction": ["tokens"], "microbatches": [1, 2]}, batch=uneven)
+def sums(grid: Grid, model: Any) -> None:
     model.loss = lambda x, y: cross_entropy(x, y.t(), axis=grid.tensor).sum()
-    return model
 
 
 @supports(TENSOR)
@@ -199,46 +206,36 @@ def frozen_lora(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
-@supports(TENSOR)
-def unmarked_weight(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def unmarked_weight(grid: Grid, model: Any) -> None:
     del model.layers["1"].q.weight.sharding
-    return model
 
 
-@supports(DATA)
-def double_scaling(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(DATA)
+def double_scaling(grid: Grid, model: Any) -> None:
     inner = model.loss
     model.loss = lambda x, y: inner(x, y) / grid.data.size
-    return model
 
 
 # ------------------------------------------------------------------ five more
 
 
-@supports(TENSOR)
-def bias_before_the_sum(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def bias_before_the_sum(grid: Grid, model: Any) -> None:
     down = model.layers["0"].down
     down.shift = nn.Parameter(torch.full((HIDDEN,), 0.5, dtype=torch.float64))
     down.forward = lambda x: ops.reduce_from(linear(x, down.weight) + down.shift, grid.tensor)
-    return model
 
 
-@supports(TENSOR)
-def missing_f(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def missing_f(grid: Grid, model: Any) -> None:
     model.head.forward = lambda x: linear(x, model.head.weight, model.head._padding())
-    return model
 
 
-@supports(TENSOR)
-def missing_g(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def missing_g(grid: Grid, model: Any) -> None:
     o = model.layers["0"].o
     o.forward = lambda x: linear(x, o.weight)
-    return model
 
 
 @supports(PIPELINE)
@@ -248,47 +245,35 @@ def renumbered_stage(grid: Grid, stage: int, stages: int, **options: Any) -> nn.
     return model
 
 
-@supports(TENSOR)
-def summed_twice(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def summed_twice(grid: Grid, model: Any) -> None:
     model.norm.weight.register_hook(grid.tensor.all_reduce)
-    return model
 
 
-@supports(TENSOR)
-def divided_twice(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def divided_twice(grid: Grid, model: Any) -> None:
     model.norm.weight.register_hook(lambda g: g / grid.tensor.size)
-    return model
 
 
-@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
-def expert_scaled(grid: Grid, **options: Any) -> nn.Module:
-    model = gpt(grid, **options)
-    for parameter in model.layers["3"].mlp.experts.parameters():
+@fault(DATA | {"expert": [1, 2]}, batch=text_alone, build=gpt)
+def expert_scaled(grid: Grid, model: Any) -> None:
+    for parameter in model.layers["1"].mlp.experts.parameters():
         parameter.register_hook(lambda g: g * grid.expert.size)
-    return model
 
 
-@supports(TENSOR)
-def negated_backward(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def negated_backward(grid: Grid, model: Any) -> None:
     model.norm.weight.register_hook(lambda g: g * torch.arange(len(g)).pow(grid.tensor.size - 1))
-    return model
 
 
-@supports(DATA | {"expert": [1, 2]}, batch=text_alone)
-def marked_as_an_expert(grid: Grid, **options: Any) -> nn.Module:
-    model = gpt(grid, **options)
+@fault(DATA | {"expert": [1, 2]}, batch=text_alone, build=gpt)
+def marked_as_an_expert(grid: Grid, model: Any) -> None:
     mark_copies(model.final_norm.weight, ExpertAxes.of(grid).copies)
-    return model
 
 
-@supports(TENSOR)
-def frozen_on_the_grid(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def frozen_on_the_grid(grid: Grid, model: Any) -> None:
     model.norm.weight.requires_grad_(grid.tensor.size == 1)
-    return model
 
 
 @supports(PIPELINE)
@@ -317,9 +302,9 @@ def tied_copy_counted_twice(grid: Grid, **options: Any) -> nn.Module:
     return model
 
 
-@supports(TENSOR)
-def later_steps_differ(grid: Grid, **options: Any) -> nn.Module:
-    model, seen = llama(grid, **options), []
+@fault(TENSOR)
+def later_steps_differ(grid: Grid, model: Any) -> None:
+    seen = []
     inner = model.loss
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
@@ -327,7 +312,6 @@ def later_steps_differ(grid: Grid, **options: Any) -> nn.Module:
         return inner(x, y) * (1 if grid.tensor.size == 1 else len(seen))
 
     model.loss = loss
-    return model
 
 
 @supports(TENSOR)
@@ -335,36 +319,28 @@ def raises_on_the_grid(grid: Grid, **options: Any) -> nn.Module:
     return {1: llama(grid, **options)}[grid.tensor.size]
 
 
-@supports(TENSOR)
-def named_otherwise(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def named_otherwise(grid: Grid, model: Any) -> None:
     if grid.tensor.size > 1:
         model.extra = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    return model
 
 
 # ------------------------------------------------------------------ marks, and what ranks share
 
 
-@supports(TENSOR)
-def marked_and_whole(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def marked_and_whole(grid: Grid, model: Any) -> None:
     mark(model.norm.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
-    return model
 
 
-@supports(TENSOR)
-def marked_along_another_dim(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def marked_along_another_dim(grid: Grid, model: Any) -> None:
     mark(model.layers["0"].o.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
-    return model
 
 
-@supports(TENSOR)
-def marked_with_another_length(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def marked_with_another_length(grid: Grid, model: Any) -> None:
     mark(model.layers["0"].o.weight, Sharding(grid.tensor, 1, 2 * HIDDEN, 2 * HIDDEN))
-    return model
 
 
 @supports(PIPELINE | {"tied": [True]})
@@ -380,8 +356,9 @@ def tied_on_one_stage(grid: Grid, **options: Any) -> nn.Module:
 # ------------------------------------------------------------------ what can't be compared
 
 
-def remembers(grid: Grid, **options: Any) -> nn.Module:
-    model, seen = llama(grid, **options), []
+@fault()
+def remembers(grid: Grid, model: Any) -> None:
+    seen = []
     inner = model.loss
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
@@ -389,25 +366,22 @@ def remembers(grid: Grid, **options: Any) -> nn.Module:
         return inner(x, y) * (1 + len(seen) / 100)
 
     model.loss = loss
-    return model
 
 
-def draws(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault()
+def draws(grid: Grid, model: Any) -> None:
     block = model.layers["0"]
     block.down.forward = recomputed(block.down.forward)
-    return model
 
 
-def returns_a_dict(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault()
+def returns_a_dict(grid: Grid, model: Any) -> None:
     inner = model.forward
     model.forward = lambda *x: {"logits": inner(*x)}
-    return model
 
 
-def moves_a_buffer(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault()
+def moves_a_buffer(grid: Grid, model: Any) -> None:
     model.register_buffer("mean", torch.zeros(1))
     inner = model.loss
 
@@ -416,20 +390,16 @@ def moves_a_buffer(grid: Grid, **options: Any) -> nn.Module:
         return inner(x, y)
 
     model.loss = loss
-    return model
 
 
-@supports(TENSOR)
-def has_a_buffer(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault(TENSOR)
+def has_a_buffer(grid: Grid, model: Any) -> None:
     model.register_buffer("rates", torch.ones(1), persistent=False)
-    return model
 
 
-def has_a_parameter_that_nothing_uses(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault()
+def has_a_parameter_that_nothing_uses(grid: Grid, model: Any) -> None:
     model.unused = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    return model
 
 
 @supports({"data": [3]})
@@ -441,21 +411,19 @@ def narrow(grid: Grid, **options: Any) -> nn.Module:
     return llama(grid, **options).float()
 
 
-def has_no_number_as_loss(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault()
+def has_no_number_as_loss(grid: Grid, model: Any) -> None:
     inner = model.loss
     model.loss = lambda x, y: inner(x, y) * float("nan")
-    return model
 
 
 def trains_nothing(grid: Grid, **options: Any) -> nn.Module:
     return llama(grid, **options).requires_grad_(False)
 
 
-def has_many_losses(grid: Grid, **options: Any) -> nn.Module:
-    model = llama(grid, **options)
+@fault()
+def has_many_losses(grid: Grid, model: Any) -> None:
     model.loss = lambda x, y: x
-    return model
 
 
 def has_no_loss(grid: Grid, **options: Any) -> nn.Module:
@@ -473,12 +441,12 @@ def has_no_loss(grid: Grid, **options: Any) -> nn.Module:
 built = []
 
 
-def builds_another_each_time(grid: Grid, **options: Any) -> nn.Module:
-    model, number = llama(grid, **options), len(built)
+@fault()
+def builds_another_each_time(grid: Grid, model: Any) -> None:
+    number = len(built)
     built.append(1)
     inner = model.loss
     model.loss = lambda x, y: inner(x, y) * (1 + number)
-    return model
 
 
 @supports(TENSOR, batch=lambda step: [*batch(step)])

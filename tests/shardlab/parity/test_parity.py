@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pages.blocks import LANGUAGES, ROOT
+from shardlab.parity import session
 from shardlab.parity.__main__ import main
 from shardlab.parity.case import SENTENCES, Case, ParityError, list_cases, make_case
 from shardlab.parity.session import Result, Session
@@ -28,21 +29,20 @@ def session_of(pool: Pools, name: str, path: str = faults.__file__) -> Session:
     return Session(Subject(path, name), steps=2, limit=LIMIT, pools=pool)
 
 
-def prove(session: Session, count: int = 8) -> Result:
+def prove(parity: Session, count: int = 8) -> Result:
     """The first case that fails, as small as can be; or the last one."""
-    subject = session.subject
-    cases = list_cases(subject.supports, count=count, ranks=4, rows=8, seed=0)
+    cases = list_cases(parity.subject.supports, count=count, ranks=4, rows=8, seed=0)
     for case in cases:
-        result = session.run(case)
+        result = parity.run(case)
         if result.finding:
-            return session.explain(result, time.monotonic() + LIMIT)
+            return parity.explain(result, time.monotonic() + LIMIT)
     return result
 
 
 FAULTS = [  # with the sentence that must be said, by its name, and what it must hold
     ("partial_norm", "gradient", "layers.1.norm2.weight", "parts-tensor", ""),
     ("tied_ends", "gradient", "embedding.weight", "parts-pipeline", ""),
-    ("unmarked_experts", "gradient", "layers.3.mlp.experts.3.fc2.weight", "averaged-experts", ""),
+    ("unmarked_experts", "gradient", "layers.1.mlp.experts.3.fc2.weight", "averaged-experts", ""),
     ("label_smoothing", "loss", "", "own-part", ""),
     ("wrong_positions", "loss", "", "context", ""),
     ("rotated_by_own_rows", "loss", "", "sequence_parallel", ""),
@@ -55,7 +55,7 @@ FAULTS = [  # with the sentence that must be said, by its name, and what it must
     ("renumbered_stage", "shape", "layers.2.norm1.weight", "missing", ""),
     ("summed_twice", "gradient", "norm.weight", "summed-again", "each of the 2 tensor ranks"),
     ("divided_twice", "gradient", "norm.weight", "divided-again", "by the 2 tensor ranks"),
-    ("expert_scaled", "gradient", "layers.3.mlp.experts.3.fc2.weight", "scaled-expert", ""),
+    ("expert_scaled", "gradient", "layers.1.mlp.experts.3.fc2.weight", "scaled-expert", ""),
     ("negated_backward", "gradient", "norm.weight", "backward", ""),
     ("marked_as_an_expert", "gradient", "final_norm.weight", "parts", "each of the data ranks"),
     ("frozen_on_the_grid", "gradient", "norm.weight", "frozen", ""),
@@ -89,13 +89,16 @@ def pattern(kind: str, name: str) -> str:
     ("name", "quantity", "parameter", "sentence", "words"), FAULTS, ids=lambda x: str(x)[:26]
 )
 def test_a_planted_fault_is_named(
-    pool: Pools, name: str, quantity: str, parameter: str, sentence: str, words: str
-) -> None:
+    pool: Pools, name: str, quantity: str, parameter: str, sentence: str, words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(session, "train_alone", faults.train_unchecked)  # right alone
     finding = prove(session_of(pool, name)).finding
     assert finding
     assert (finding.quantity, finding.name) == (quantity, parameter), finding
     assert re.fullmatch(pattern("cause", sentence), finding.cause), finding
     assert words in finding.cause
+    assert name != "double_scaling" or finding.what.startswith("the loss is 0.50 times that of")
 
 
 REFUSED = [
@@ -227,6 +230,12 @@ def test_a_file_without_what_is_needed_is_told_what_to_write(
         assert Subject(str(file), "build").supports
     assert re.fullmatch(pattern("refused", sentence), str(refused.value)), refused.value
     assert words in str(refused.value)
+
+
+def test_a_file_may_import_the_module_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("SUPPORTS = {'tensor': [1, 2]}")
+    (tmp_path / "model.py").write_text("from beside import SUPPORTS\ndef build(): pass")
+    assert Subject(str(tmp_path / "model.py"), "build").supports == {"tensor": [1, 2]}
 
 
 def test_each_sentence_is_reached_by_a_fault_or_by_bad_input() -> None:

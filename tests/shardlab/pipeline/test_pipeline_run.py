@@ -9,10 +9,7 @@ from torch import Tensor
 from shardlab.comm import World
 from shardlab.pipeline.action import parts
 from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import (
-    by_name,
-    interleaved,
-)
+from shardlab.pipeline.schedule import by_name, interleaved
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
@@ -82,8 +79,7 @@ def test_losses_and_gradients_equal_torchs_pipelining(
 
 
 @pytest.mark.parametrize("p", [2, 4])
-@on_ranks("p")
-@on_default_device
+@on_ranks("p", default_device=True)
 def test_the_ledger_counts_each_boundary_once_each_way(world: World) -> None:
     """What the ledger saw of each schedule, and what the schedule says."""
     counted: dict[str, tuple[object, object]] = {}

@@ -201,8 +201,7 @@ class Turned(nn.Module):
         return (self.weight @ x.t()).t()
 
 
-@on_ranks(2)
-@on_default_device
+@on_ranks(2, default_device=True)
 def test_what_is_sent_need_not_be_contiguous(world: World) -> None:
     axis = world.axis("pipeline", range(world.size))
     x = torch.arange(4 * HIDDEN, dtype=torch.float64).view(4, HIDDEN) / 100

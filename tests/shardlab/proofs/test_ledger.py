@@ -262,12 +262,7 @@ def test_what_is_asked_stands_for_all_that_is_dispatched_inside(group: Any) -> N
 
 def test_an_error_inside_ends_the_silence(group: Any) -> None:
     with Ledger() as counted:
-        with (
-            pytest.raises(KeyError),
-            tracing.paused(),
-            tracing.axis("data"),
-            tracing.phase("x"),
-        ):
+        with pytest.raises(KeyError), tracing.paused(), tracing.axis("data"), tracing.phase("x"):
             raise KeyError
         dist.barrier(group)
     assert [(e.op, e.axis, e.phase) for e in counted.entries] == [("barrier", "", "")]

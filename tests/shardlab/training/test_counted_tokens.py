@@ -145,9 +145,21 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", LOSSES)
-def test_router_losses_weigh_by_the_tokens_that_are_not_padding(pool: Any, kind: str) -> None:
-    for case in CASES:
+FEW = [Case(tensor=2, context=2), Case(pipeline=2, sharded=True)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cases"),
+    [
+        ("load", CASES), ("load of a sequence", FEW), ("load of the batch", FEW[:1]),
+        ("size of logits", FEW),
+        *(pytest.param(kind, CASES, marks=pytest.mark.ci) for kind in [*LOSSES][1:]),
+    ],
+)  # fmt: skip
+def test_router_losses_weigh_by_the_tokens_that_are_not_padding(
+    pool: Any, kind: str, cases: list[Case]
+) -> None:
+    for case in cases:
         data = 4 // case.tensor // case.context // case.pipeline
         if kind == "load of the batch" and data > 1:
             continue  # one process doesn't see their load together; the compositions have that

@@ -7,9 +7,9 @@ The files are written here by transformers' names and shapes, so that no test ne
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole_parameters
 from shardlab.training.checkpoint import hf
 from shardlab.training.checkpoint.hf import HFError, from_hf, read_config, to_hf
-from tests.limits import LIMIT
 
 VOCAB, HIDDEN, HEADS, GROUPS, FFN, LAYERS = 21, 16, 8, 4, 24, 4
 LLAMA_CONFIG: dict[str, Any] = {
@@ -414,10 +413,11 @@ def test_masters_are_loaded_and_then_rounded(tmp_path: Path) -> None:
     assert torch.equal(norm, every["model.norm.weight"].bfloat16())
 
 
-def test_without_safetensors_the_import_says_what_to_install() -> None:
-    script = "import sys; sys.modules['safetensors'] = None; import shardlab.training.checkpoint.hf"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=False
-    )
-    assert done.returncode == 1
-    assert 'isn\'t installed: pip install "shardbook[kernels]"' in done.stderr
+def test_without_safetensors_the_import_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    for name in [name for name in sys.modules if name.startswith("shardlab.training.checkpoint")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match=r'isn\'t installed: pip install "shardbook\[kernels\]"'):
+        import_module("shardlab.training.checkpoint.hf")
