@@ -16,6 +16,8 @@ RECOMPUTE = ("none", "selective", "alternate", "full")
 ATTENTION = ("fused", "unfused")
 LARGEST = {"layers": 10_000, "hidden": 1 << 20, "vocabulary": 1 << 24, "sequence": 1 << 27}
 LARGEST_COUNT = 1 << 24  # of anything else
+MAY_BE_0 = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn", "dense_layers",
+            "positions", "zero", "recompute_layers", "optimizer", "loss_copies")  # fmt: skip
 
 
 class LayoutError(ValueError):
@@ -25,12 +27,17 @@ class LayoutError(ValueError):
 refuse = partial(rules.refuse, error=LayoutError)
 
 
-def _check_counts(settings: object, may_be_zero: tuple[str, ...]) -> None:
+def limits(name: str) -> tuple[int, int]:
+    """Return the least and the largest whole number that a setting of a model or plan may be."""
+    return int(name not in MAY_BE_0), LARGEST.get(name, LARGEST_COUNT)
+
+
+def _check_counts(settings: object) -> None:
     for field in fields(settings):  # type: ignore[arg-type]
         value, name = getattr(settings, field.name), field.name
         if isinstance(value, bool) or not isinstance(value, int):
             continue
-        least, largest = int(name not in may_be_zero), LARGEST.get(name, LARGEST_COUNT)
+        least, largest = limits(name)
         option = name.replace("_", "-")
         refuse(
             (value < least, f"{option} = {value}: choose a whole number from {least}"),
@@ -93,9 +100,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Fill in what is left to its default, and refuse impossible sizes."""
-        zero = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn",
-                "dense_layers", "positions")  # fmt: skip
-        _check_counts(self, zero)
+        _check_counts(self)
         refuse(
             (not self.head_size and self.hidden % self.heads,
              f"{self.heads} heads do not divide hidden = {self.hidden}; choose heads that do, or "
@@ -194,7 +199,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes."""
-        _check_counts(self, ("zero", "recompute_layers", "optimizer", "loss_copies"))
+        _check_counts(self)
         share = self.tensor * self.context * self.data
         experts, samples = self.expert * self.expert_tensor, self.micro_batch * self.data
         refuse(

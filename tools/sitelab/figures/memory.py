@@ -11,7 +11,7 @@ import numpy as np
 
 from costlab.layouts import memory, runs, stack_memory
 from costlab.layouts.fits import DEEPEST, SHOWN
-from costlab.layouts.model import ATTENTION, LARGEST, LARGEST_COUNT, RECOMPUTE, Model, Plan
+from costlab.layouts.model import ATTENTION, RECOMPUTE, Model, Plan, limits
 from costlab.layouts.model_config import FAMILIES, IGNORED, PROGRAMS, SIZES
 from costlab.layouts.terms import TERMS
 from sitelab.figures import quantities
@@ -27,8 +27,6 @@ BYTES = ("weight", "gradient", "optimizer", "activation", "logits", "gathered", 
          "loss_copies", "recompute_layers", "expert_tensor", "compiled", "whole_logits",
          "gathered_inputs", "unfused_norms")  # fmt: skip
 OF_LAYOUT = ("recompute_layers", "expert_tensor")  # of `BYTES`: no program decides them
-MAY_BE_0 = ("kv_heads", "head_size", "ffn", "experts", "expert_ffn", "shared_ffn", "dense_layers",
-            "positions", "zero", "recompute_layers", "optimizer", "loss_copies")  # fmt: skip
 STATISTICS = ("norm-statistics", "final-norm-statistics")
 
 
@@ -52,7 +50,7 @@ def load_presets() -> dict[str, dict[str, Any]]:
     plan = asdict(Plan()) | {"micro_batches": 1, "layers_of_stages": ""}
     del plan["global_batch"], plan["layers"]
     empty = asdict(Model(layers=1, hidden=1, heads=1, vocabulary=1))
-    empty |= {name: 0 for name in MAY_BE_0 if name in MODEL_FIELDS}
+    empty |= {name: 0 for name in MODEL_FIELDS if limits(name)[0] == 0}
     return {
         name: plan | empty | {"program": preset["program"]} | PROGRAMS[preset["program"]]
         | FAMILIES.get(preset.get("family"), {}) | preset["model"] | preset["plan"]
@@ -106,8 +104,7 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
         value = settings[name]
         if isinstance(value, bool):
             return make_control("tick", name, words, value, **more)
-        most = LARGEST.get(name, LARGEST_COUNT)
-        least = int(name not in MAY_BE_0)
+        least, most = limits(name)
         return make_control("number", name, words, value, least=least, most=most, step=1, **more)
 
     def choice(name: str, options: Any, at: Any, **more: Any) -> Any:
