@@ -17,7 +17,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.forked import run_shardbook
+from tests.notelab.in_process import run_shardbook
 from tests.running import run_program
 
 

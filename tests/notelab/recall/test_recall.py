@@ -12,7 +12,7 @@ import pytest
 
 from notelab.recall.history import History, Review
 from tests.limits import LIMIT
-from tests.notelab.forked import run_shardbook
+from tests.notelab.in_process import run_shardbook
 from tests.notelab.scratch import Scratch
 from tests.running import run_program
 
