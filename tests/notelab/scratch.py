@@ -236,11 +236,7 @@ class Scratch:
 
     def run(self, *arguments: str, mirror: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run the command line as a user would, in the workbook's folder."""
-        environment = {
-            **os.environ,
-            "SHARDBOOK_CACHE": str(self.root / "cache"),
-            "NO_COLOR": "1",
-        }
+        environment = {**os.environ, "SHARDBOOK_CACHE": str(self.root / "cache"), "NO_COLOR": "1"}
         environment.pop("SHARDBOOK_MIRROR_UP", None)
         if mirror:
             environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)

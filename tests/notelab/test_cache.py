@@ -31,9 +31,7 @@ def test_a_cache_file_returns_what_was_put_and_keeps_it_with_new_entries(tmp_pat
     assert again.get("diagram", "a") is None
 
 
-def test_a_damaged_cache_file_returns_sound_entries_or_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_damaged_cache_file_returns_sound_entries_or_nothing(tmp_path: Path) -> None:
     file = tmp_path / "s"
     filled_cache_file(file)
     whole = file.read_bytes()

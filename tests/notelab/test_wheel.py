@@ -113,9 +113,7 @@ def test_the_notices_are_those_of_the_mermaid_that_is_vendored() -> None:
     assert notices.read_text("utf-8").startswith(f"mermaid.min.js (mermaid {number}) holds ")
 
 
-def test_an_adopter_has_checker_and_kernels_and_none_of_the_workbooks_rooms(
-    adopted: Path,
-) -> None:
+def test_an_adopter_has_checker_and_kernels_and_none_of_the_workbooks_rooms(adopted: Path) -> None:
     script = (
         "import importlib.util as u, notelab, shardlab; print(notelab.__file__, shardlab.__file__, "
         "*(name for name in ('sitelab', 'pages', 'costlab') if u.find_spec(name)))"

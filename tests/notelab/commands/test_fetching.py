@@ -22,9 +22,7 @@ def test_a_source_that_is_named_is_fetched_alone_and_one_that_is_none_is_refused
     )
 
 
-def test_that_nothing_is_cited_from_a_source_is_said(
-    scratch: Scratch,
-) -> None:
+def test_that_nothing_is_cited_from_a_source_is_said(scratch: Scratch) -> None:
     scratch.write("lab.toml", scratch.read("lab.toml") + SECOND)
     scratch.write("second-sha.txt", f"{scratch.commit}\n")
     for name in ("note.md", "note.es.md"):

@@ -58,9 +58,7 @@ def test_a_new_lab_compares_with_the_same_earlier_pages(scratch: Scratch) -> Non
     assert load(scratch.root / "mine").file.lab.before == []
 
 
-def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
-    scratch: Scratch,
-) -> None:
+def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(scratch: Scratch) -> None:
     done = scratch.run("new", "../mine", "--from", "01-scratch")
     assert done.returncode == 0, done
     assert "solution" not in (scratch.root / "mine/lab.toml").read_text("utf-8")

@@ -298,14 +298,10 @@ def test_what_is_no_citation_is_neither_judged_nor_counted(lab: Lab, form: str) 
 
 
 SEVERAL = [
-    "`pkg/work.py:4-6, 9-11`",
-    "pkg/work.py:4-6, 9-11 show both",
-    "`pkg/work.py:4-6`, `:9-11`",
-    "`pkg/work.py:4-6` and `:9-11`",
-    "pkg/work.py:4-6, :9-11",
-    "pkg/work.py#L4-L6, #L9-L11",
+    "`pkg/work.py:4-6, 9-11`", "pkg/work.py:4-6, 9-11 show both", "`pkg/work.py:4-6`, `:9-11`",
+    "`pkg/work.py:4-6` and `:9-11`", "pkg/work.py:4-6, :9-11", "pkg/work.py#L4-L6, #L9-L11",
     "**pkg/work.py**:4-6; :9-11",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", SEVERAL)
@@ -360,10 +356,7 @@ def test_lines_of_a_citation_near_by_are_its_own(lab: Lab) -> None:
 
 @pytest.mark.parametrize(
     "front",
-    [
-        "read: https://example.org/o/s/blob/@SHA@/pkg/work.py#L4-L6\n",
-        "read: pkg/work.py:L4-L6\n",
-    ],
+    ["read: https://example.org/o/s/blob/@SHA@/pkg/work.py#L4-L6\n", "read: pkg/work.py:L4-L6\n"],
 )
 def test_a_citation_in_the_front_matter_is_refused(lab: Lab, front: str) -> None:
     lab.write("`add_one` is `pkg/work.py:L4-L6`.", front)

@@ -60,20 +60,13 @@ def test_what_is_nested_too_deeply_to_read_is_a_finding(scratch: Scratch, mark: 
 @pytest.mark.parametrize(
     ("hidden", "count"),
     [
-        ('[a](b "one two")', 3),
-        ('<span title="one two">a</span>', 3),
-        ('<div aria-label="one">two</div>', 2),
-        ("one<br>two", 2),
-        ("<table><td>one</td><td>two</td></table>", 2),
-        ("    one two", 2),
-        ("one\u200btwo\u2800three", 3),
-        ("one&#x2800;two", 2),
-        ("- # one two", 2),
-        ("> ## one two", 2),
-        ('<a b="one two', 3),
-        ("<details>\none\n\ntwo</details>", 2),
+        ('[a](b "one two")', 3), ('<span title="one two">a</span>', 3),
+        ('<div aria-label="one">two</div>', 2), ("one<br>two", 2),
+        ("<table><td>one</td><td>two</td></table>", 2), ("    one two", 2),
+        ("one\u200btwo\u2800three", 3), ("one&#x2800;two", 2), ("- # one two", 2),
+        ("> ## one two", 2), ('<a b="one two', 3), ("<details>\none\n\ntwo</details>", 2),
     ],
-)
+)  # fmt: skip
 def test_words_do_not_hide_where_the_reader_still_sees_them(hidden: str, count: int) -> None:
     assert reading.read(f"{hidden}\n").words == count
 
@@ -81,20 +74,15 @@ def test_words_do_not_hide_where_the_reader_still_sees_them(hidden: str, count: 
 @pytest.mark.parametrize(
     "drawn",
     [
-        "![a][b]\n\n[b]: x.png",
-        "a <IMG SRC=x>",
-        '<div style="background: URL(x)">a</div>',
-        '<table background="x"></table>',
-        "<input type=image src=x>",
-        "<style>\nbody { background: url(x) }\n</style>",
-        "<div><svg/onload=x></div>",
-        '<img alt="> <!--" src=x>',
-        "[a](data:image/png;base64,AAAA)",
+        "![a][b]\n\n[b]: x.png", "a <IMG SRC=x>", '<div style="background: URL(x)">a</div>',
+        '<table background="x"></table>', "<input type=image src=x>",
+        "<style>\nbody { background: url(x) }\n</style>", "<div><svg/onload=x></div>",
+        '<img alt="> <!--" src=x>', "[a](data:image/png;base64,AAAA)",
         '```mermaid\nflowchart LR\n  A@{ img: "x.png" }\n```',
         '```mermaid\nflowchart LR\n  A["<img src=x>"]\n```',
         '<pre class="mermaid">\nflowchart LR\n</pre>',
     ],
-)
+)  # fmt: skip
 def test_an_image_in_disguise_is_an_image(drawn: str) -> None:
     assert reading.read(f"{drawn}\n").images
 

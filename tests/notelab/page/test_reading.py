@@ -104,41 +104,14 @@ def test_a_link_to_lines_in_an_unknown_form_cites_no_lines() -> None:
     st.lists(
         st.sampled_from(
             [
-                "- ",
-                "**",
-                "`",
-                "``",
-                "a/b.py:L1-L2",
-                "\n",
-                "\n\n",
-                "# ",
-                "```mermaid\n",
-                "<!--",
-                "-->",
-                "|",
-                "---",
-                "---\n",
-                "[",
-                "](",
-                ")",
-                "![",
-                "<img",
-                ">",
-                "\\",
-                "*",
-                "x y",
-                "\t",
-                "\x00",
-                "é",
-                "&amp;",
-                "1. ",
-                "title: a",
-                "> ",
+                "- ", "**", "`", "``", "a/b.py:L1-L2", "\n", "\n\n", "# ", "```mermaid\n", "<!--",
+                "-->", "|", "---", "---\n", "[", "](", ")", "![", "<img", ">", "\\", "*", "x y",
+                "\t", "\x00", "é", "&amp;", "1. ", "title: a", "> ",
             ]
         ),
         max_size=40,
     ).map("".join)
-)
+)  # fmt: skip
 def test_reading_never_raises_whatever_the_markdown(text: str) -> None:
     note = reading.read(text)
     rows = text.count("\n") + 1

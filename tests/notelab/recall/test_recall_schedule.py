@@ -66,18 +66,8 @@ def test_an_answer_is_judged_alike(script: Call, expected: str) -> None:
     right = quantity.read(expected)
     assert right
     for number in (
-        "7",
-        "7.0",
-        "7,34",
-        "7 340 032",
-        "16",
-        "1,6e1",
-        "108",
-        "8",
-        "976",
-        "9.76e2",
-        "x",
-    ):
+        "7", "7.0", "7,34", "7 340 032", "16", "1,6e1", "108", "8", "976", "9.76e2", "x",
+    ):  # fmt: skip
         for unit in ("", " B", "MiB", " MB", " gb", " ranks", " bytes.", " kib"):
             typed = quantity.read(number + unit)
             seen = script("quantity", number + unit)

@@ -104,17 +104,11 @@ def test_a_gantt_that_is_drawn_as_written_is_none(
 @pytest.mark.parametrize(
     ("range_", "code"),
     [
-        ("L15-L14", "N202"),
-        ("L014-L15", "N201"),
-        ("14-99", "N205"),
-        ("L14-L99", "N205"),
-        ("L7-L25", "N207"),
-        ("L19-L23", "N207"),
-        ("L11-L13", "N207"),
-        ("L15-L17", "N208"),
+        ("L15-L14", "N202"), ("L014-L15", "N201"), ("14-99", "N205"), ("L14-L99", "N205"),
+        ("L7-L25", "N207"), ("L19-L23", "N207"), ("L11-L13", "N207"), ("L15-L17", "N208"),
         ("L16-L16", "N209"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_range_has_the_code_of_what_is_wrong(
     scratch: Scratch, range_: str, code: str
 ) -> None:

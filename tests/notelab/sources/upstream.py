@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from notelab.sources.answers import Source
+from notelab.sources.answers import Source, Unreachable
 from tests.notelab.scratch import commit_all, copy_filled, git
 
 ONE = "pkg/deep/one.py"
@@ -30,3 +30,9 @@ def _repository(folder: Path) -> None:
     (folder / ONE).write_text("def one():\n    return 'changed'\n")
     git(folder, "commit", "-q", "-a", "-m", "second")
     git(folder, "branch", "side")
+
+
+def reasons(answer: object) -> list[str]:
+    """Return why a file could not be had."""
+    assert isinstance(answer, Unreachable), answer
+    return answer.reasons
