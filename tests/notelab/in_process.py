@@ -33,7 +33,7 @@ def run_shardbook(
     """
     variables, own_files = dict(os.environ), [os.dup(number) for number in range(3)]
     with TemporaryFile() as lines, TemporaryFile() as printed, TemporaryFile() as errors:
-        lines.write(typed.encode("utf-8"))
+        lines.write(typed.encode("utf-8", "surrogateescape"))
         lines.seek(0)
         for number, file in enumerate((lines, printed, errors)):
             os.dup2(file.fileno(), number)

@@ -132,8 +132,9 @@ SETTINGS = """
 """
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.ci)])
 def test_settings_copied_quickly_are_those_that_mermaid_copies(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     bundle = BUNDLE.read_text("utf-8")
     assert engine_module._speed_up(bundle).count("standIn.merge(") == 1
@@ -142,7 +143,7 @@ def test_settings_copied_quickly_are_those_that_mermaid_copies(
     configs: list[str] = [each_engine._context.eval(SETTINGS) for each_engine in (engine, slow)]
     assert configs[0] == configs[1]
     assert '"b":[1,null,[2],[2]],' in configs[0]
-    for text, *_ in (*VALID.values(), *BROKEN.values()):
+    for text, *_ in (*VALID.values(), *BROKEN.values())[::step]:
         assert engine.parse(text) == slow.parse(text)
 
 
