@@ -202,6 +202,11 @@ class Scratch:
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
 
+    def replace_both(self, old: str, new: str) -> None:
+        """Change the note and its translation; `old` must be in both."""
+        self.replace("note.md", old, new)
+        self.replace("note.es.md", old, new)
+
     def release(self, changes: dict[str, str]) -> None:
         """Commit what the upstream's folder has; pin it, and change both notes as they need."""
         old, self.commit = self.commit, commit_all(self.upstream)

@@ -215,8 +215,7 @@ def test_a_changed_pin_or_lock_puts_the_whole_lab_in_question(scratch: Scratch) 
 def test_cite_prints_a_citation_that_check_accepts(scratch: Scratch) -> None:
     done = scratch.run("cite", "up", "Scaler.apply")
     assert (done.returncode, done.stdout) == (0, "`pkg/scaler.py:L13-L19`\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L14-L15`", done.stdout.strip())
+    scratch.replace_both("`pkg/scaler.py:L14-L15`", done.stdout.strip())
     assert scratch.run("lock").returncode == 0
     assert scratch.run("check").returncode == 0
 

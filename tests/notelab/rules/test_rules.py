@@ -112,8 +112,7 @@ def test_a_gantt_that_is_drawn_as_written_is_none(
 def test_a_wrong_range_has_the_code_of_what_is_wrong(
     scratch: Scratch, range_: str, code: str
 ) -> None:
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "L14-L15", range_)
+    scratch.replace_both("L14-L15", range_)
     scratch.lock()
     findings = [finding for finding in scratch.check().findings if finding.code == code]
     assert {finding.filename.rpartition("/")[2] for finding in findings} == {
@@ -129,8 +128,7 @@ def test_a_wrong_range_has_the_code_of_what_is_wrong(
 def test_a_citation_that_nothing_anchored_when_locked_fails_with_the_lock_alone_too(
     scratch: Scratch,
 ) -> None:
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "L14-L15", "L16-L16")
+    scratch.replace_both("L14-L15", "L16-L16")
     scratch.lock()
     scratch.root.joinpath("cache").rename(scratch.root / "gone")
     assert scratch.codes(mirror=False) == ["N209", "N209"]
@@ -169,13 +167,11 @@ def test_a_citation_that_the_lock_does_not_know_is_found_though_it_fits(scratch:
 
 
 def test_a_citation_taken_out_of_a_page_leaves_the_lock_too_full(scratch: Scratch) -> None:
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`pkg/scaler.py:L14-L15` `uses`")
+    scratch.replace_both("`pkg/scaler.py:L22-L25`", "`pkg/scaler.py:L14-L15` `uses`")
     findings = scratch.check().findings
     assert {finding.code for finding in findings} == {"N210"}
     assert "once on this page, but the page has it twice" in findings[0].message
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L14-L15` `uses`", "there")
+    scratch.replace_both("`pkg/scaler.py:L14-L15` `uses`", "there")
     assert "N212" in scratch.codes()
 
 

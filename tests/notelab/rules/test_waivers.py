@@ -10,8 +10,7 @@ ALLOW = "<!-- shardbook: allow N208 because the range was cut in class -->"
 @pytest.fixture
 def broken(scratch: Scratch) -> Scratch:
     """A lab whose two notes cite half a statement."""
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "L14-L15", "L15-L17")
+    scratch.replace_both("L14-L15", "L15-L17")
     scratch.lock()
     assert scratch.codes() == ["N208", "N208"]
     return scratch

@@ -26,8 +26,7 @@ def test_a_name_of_every_statement_near_by_is_refused_and_better_ones_are_named(
 
 
 def test_one_rare_name_among_common_ones_is_enough(crowded: Scratch) -> None:
-    for name in ("note.md", "note.es.md"):
-        crowded.replace(name, "`common`", "`common` after `step_12`")
+    crowded.replace_both("`common`", "`common` after `step_12`")
     crowded.lock()
     assert crowded.codes() == []
 
