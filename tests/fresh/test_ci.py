@@ -77,9 +77,7 @@ class Thinner:
         self.items = items
 
 
-def test_a_laptop_runs_each_value_of_a_parameter_and_each_pair_that_a_test_names(
-    tmp_path: Path,
-) -> None:
+def test_a_laptop_runs_each_value_of_a_parameter_and_each_named_pair(tmp_path: Path) -> None:
     (tmp_path / "test_sizes.py").write_text(TWO_AND_THREE, "utf-8")
     thinner = Thinner()
     options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
@@ -128,9 +126,7 @@ def here(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", ["3.1", "3.12.9"])
-def test_pythons_fails_where_a_python_that_is_named_is_not_here(
-    here: dict[str, str], version: str
-) -> None:
+def test_pythons_fails_where_a_named_one_is_not_here(here: dict[str, str], version: str) -> None:
     done = run_program([PYTHONS, version], env=here)
     assert done.returncode == 1
     assert f"nothing is tried: there is no Python {version} here" in done.stderr

@@ -113,9 +113,7 @@ def error_line(caught: pytest.ExceptionInfo[SetUpError]) -> str:
     return text
 
 
-def test_other_bytes_than_the_locks_are_named_and_not_installed(
-    here: Environment, tmp_path: Path
-) -> None:
+def test_other_bytes_than_the_locks_are_refused(here: Environment, tmp_path: Path) -> None:
     write_wheel(tmp_path / "wheels", "thing-1.0", "py3-none-any")
     write_lock(tmp_path, "check", "thing==1.0")
     with pytest.raises(SetUpError) as caught:

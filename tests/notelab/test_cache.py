@@ -42,7 +42,7 @@ def test_a_damaged_cache_file_returns_sound_entries_or_nothing(tmp_path: Path) -
         assert CacheFile(file).get("note", "b") is None
 
 
-def test_a_cache_file_of_other_code_is_empty(
+def test_a_cache_file_of_other_code_is_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled_cache_file(tmp_path / "s")
@@ -76,9 +76,7 @@ def test_a_large_cache_file_keeps_what_its_last_run_requested(
     assert [again.get("note", key) for key in "abc"] == [None, b"two", b"three"]
 
 
-def test_a_fit_is_cached_and_a_misfit_is_not(
-    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_is_cached_and_no_misfit(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch.lock()
     assert scratch.codes() == []
     judged: list[str] = []
@@ -120,9 +118,7 @@ def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
     ] * 2
 
 
-def test_a_cache_folder_that_cannot_be_written_fails_no_check(
-    scratch: Scratch, tmp_path: Path
-) -> None:
+def test_an_unwritable_cache_folder_fails_no_check(scratch: Scratch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     bench = scratch.bench()
     bench.cache = DiskCache(tmp_path / "file")

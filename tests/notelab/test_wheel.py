@@ -59,9 +59,7 @@ def adopted(wheel: Path) -> Path:
     return python.parent
 
 
-def test_the_wheel_holds_checker_and_kernels_and_what_the_checker_needs_beside_them(
-    wheel: Path,
-) -> None:
+def test_the_wheel_holds_checker_and_kernels_and_what_the_checker_needs(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {info.filename: info.file_size for info in archive.infolist()}
     metadata = f"shardbook-{__version__}.dist-info"
@@ -125,9 +123,7 @@ def test_an_adopter_has_checker_and_kernels_and_none_of_the_workbooks_rooms(adop
     ]
 
 
-def test_an_adopters_checker_imports_no_torch_and_the_kernels_none_of_the_checker(
-    adopted: Path,
-) -> None:
+def test_an_adopters_checker_imports_no_torch_and_kernels_no_checker(adopted: Path) -> None:
     script = (
         "import pkgutil, importlib, sys; package = importlib.import_module(sys.argv[1])\n"
         "for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
@@ -158,9 +154,7 @@ def test_without_torch_the_command_says_what_to_install(adopted: Path, tmp_path:
     )
 
 
-def test_an_adopter_proves_a_lab_and_is_told_of_a_range_that_slipped(
-    adopted: Path, scratch: Scratch
-) -> None:
+def test_an_adopter_proves_a_lab_and_finds_a_slipped_range(adopted: Path, scratch: Scratch) -> None:
     for name, heading in (("note.md", "## Connect"), ("note.es.md", "## Une")):
         scratch.replace(name, heading, f"{DIAGRAM}\n{heading}")
     environment = {
@@ -289,9 +283,7 @@ def test_the_page_on_weights_trains_saves_and_loads_with_one_loss(
     assert len([*(tmp_path / "small-llama").glob("model-0000?-of-00002.safetensors")]) == 2
 
 
-def test_an_adopter_starts_the_workbooks_reading_lab_anywhere(
-    adopted: Path, tmp_path: Path
-) -> None:
+def test_an_adopter_starts_the_reading_lab_anywhere(adopted: Path, tmp_path: Path) -> None:
     new_lab = tmp_path / "mine"
     done = run(adopted / "shardbook", "new", new_lab, "--from", "35-reading-notes")
     assert done.returncode == 0, done.stderr

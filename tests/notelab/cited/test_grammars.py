@@ -407,7 +407,7 @@ def test_a_kernel_is_judged_and_a_text_is_counted_apart(mixed: Scratch) -> None:
         ("`rings`", "`squares`", "N209"),
     ],
 )
-def test_a_wrong_range_or_name_is_found_in_any_language(
+def test_a_wrong_range_or_name_is_found_everywhere(
     mixed: Scratch, old: str, new: str, code: str
 ) -> None:
     mixed.replace_both(old, new)

@@ -115,9 +115,7 @@ def test_a_range_may_not_end_inside_a_statement_or_on_a_comment(end: str) -> Non
         ("return inner", "async def put", "Holder.get"),
     ],
 )
-def test_a_range_may_not_cross_from_one_symbol_into_the_next(
-    start: str, end: str, crossed: str
-) -> None:
+def test_a_range_may_not_cross_into_another_symbol(start: str, end: str, crossed: str) -> None:
     symbol = nearest_range.straddles(FILE, row(start), row(end))
     assert symbol is not None
     assert symbol.name == crossed

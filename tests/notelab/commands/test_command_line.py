@@ -186,9 +186,7 @@ def test_a_wrong_call_says_so_in_a_line_and_exits_2(
     assert done.stdout == ""
 
 
-def test_a_file_that_is_no_page_is_passed_over_beside_one_that_is_and_said(
-    scratch: Scratch,
-) -> None:
+def test_a_file_that_is_no_page_is_passed_over_and_named(scratch: Scratch) -> None:
     scratch.book.joinpath("README.md").write_text("# Hello\n")
     done = scratch.run("check", "README.md", "experiments/01-scratch/note.md")
     assert done.returncode == 0

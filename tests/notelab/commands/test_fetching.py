@@ -9,9 +9,7 @@ pin = "second-sha.txt"
 """
 
 
-def test_a_source_that_is_named_is_fetched_alone_and_one_that_is_none_is_refused(
-    scratch: Scratch,
-) -> None:
+def test_a_named_source_is_fetched_alone_and_an_unknown_one_refused(scratch: Scratch) -> None:
     every = scratch.run("fetch").stdout
     assert every.startswith("up:pkg/scaler.py")
     assert scratch.run("fetch", "--source", "up").stdout == every

@@ -47,9 +47,7 @@ def hooked(scratch: Scratch) -> Scratch:
     return scratch
 
 
-def test_a_commit_of_a_broken_note_is_refused_and_says_why_and_of_a_sound_one_passes(
-    hooked: Scratch,
-) -> None:
+def test_a_commit_of_a_broken_note_is_refused_and_of_a_sound_one_passes(hooked: Scratch) -> None:
     head = git(hooked.book, "rev-parse", "HEAD")
     hooked.replace("note.md", "L14-L15", "L15-L17")
     refused = run(hooked, "git", "commit", "-qam", "broken")

@@ -77,9 +77,7 @@ def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
     assert page.read_text("utf-8") == text
 
 
-def test_where_no_choice_is_written_yet_nothing_is_shown(
-    scratch: Scratch, learner_lab: Path
-) -> None:
+def test_without_a_choice_nothing_is_shown(scratch: Scratch, learner_lab: Path) -> None:
     done = scratch.run("compare", str(learner_lab))
     assert (done.returncode, done.stdout) == (2, "")
     assert "no choice with a citation yet" in done.stderr
@@ -143,9 +141,7 @@ def test_what_a_strangers_repository_would_have_git_run_is_not_run(scratch: Scra
     assert not trace.exists()
 
 
-def test_outside_of_a_repository_it_says_how_to_commit(
-    scratch: Scratch, committed_lab: Path
-) -> None:
+def test_outside_a_repository_it_says_how_to_commit(scratch: Scratch, committed_lab: Path) -> None:
     away = scratch.root / "away"
     away.mkdir()
     for name in ("01-scratch", "mine"):
@@ -178,9 +174,7 @@ def test_without_a_solution_it_says_what_lab_toml_lacks(
     assert done.returncode == 2 and message in done.stderr, done
 
 
-def test_a_solution_read_at_another_commit_is_compared_and_said(
-    scratch: Scratch, committed_lab: Path
-) -> None:
+def test_a_solution_at_another_commit_is_compared(scratch: Scratch, committed_lab: Path) -> None:
     (scratch.upstream / "pkg/new.py").write_text("x = 1\n")
     commit_all(scratch.upstream, "two")
     assert scratch.run("pin", "up", "main", "--lab", str(committed_lab)).returncode == 0

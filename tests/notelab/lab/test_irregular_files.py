@@ -82,9 +82,7 @@ def test_a_pin_that_is_no_file_is_a_finding(scratch: Scratch, kind: str, make: M
 
 @Kind
 @pytest.mark.parametrize("name", ["note.md", "note.es.md", "more.md"])
-def test_a_page_that_is_no_file_is_a_finding(
-    scratch: Scratch, name: str, kind: str, make: Make
-) -> None:
+def test_a_page_must_be_a_file(scratch: Scratch, name: str, kind: str, make: Make) -> None:
     scratch.replace("lab.toml", 'title = "Scratch"', 'title = "Scratch"\npages = ["*.md"]')
     put(scratch, name, make)
     if kind == "device" and name == "note.md":

@@ -108,9 +108,7 @@ def test_carriage_returns_do_not_move_a_line(engine: Engine) -> None:
         assert engine.parse(text.replace("\n", "\r\n")).line == line
 
 
-def test_a_rule_that_may_match_later_in_the_text_is_not_taken_for_an_anchored_one(
-    engine: Engine,
-) -> None:
+def test_a_rule_that_may_match_later_is_not_taken_for_an_anchored_one(engine: Engine) -> None:
     context: Any = engine._context
     answer = context.eval('JSON.stringify(["xb".match(/^(?:a)|b/), "xb".match(/^(?:b)/)])')
     assert answer == '[["b"],null]'
@@ -216,9 +214,7 @@ def test_a_diagram_out_of_time_is_not_worth_remembering(
     assert not parsed.settled and "s to parse" in (parsed.error or "")
 
 
-def test_a_diagram_out_of_memory_is_refused_and_the_next_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_diagram_out_of_memory_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     context: Any = engine._context
     context.set_memory_limit(context.memory()["memory_used_size"] + (1 << 20))
@@ -250,9 +246,7 @@ def test_a_type_that_mermaid_does_not_hold_is_said_to_be_unchecked(engine: Engin
     assert "can't be checked" in (engine.parse("zenuml\n A.b()\n").error or "")
 
 
-def test_without_the_script_engine_the_fault_says_how_to_mend_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_an_engine_the_fault_says_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

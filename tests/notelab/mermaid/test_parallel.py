@@ -85,9 +85,7 @@ def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     Diagrams(CacheFile(None)).prefetch(TEXTS[: diagrams.MIN_FOR_PROCESSES - 1], no_progress)
 
 
-def test_a_process_that_dies_leaves_its_diagrams_to_the_next_parse(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_dies_leaves_its_diagrams_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "serve", _die)
     shared = Diagrams(CacheFile(None))
     shared.prefetch(TEXTS, no_progress)

@@ -261,9 +261,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("form", "code", "message"), REFUSED)
-def test_a_form_that_nothing_resolves_is_a_finding(
-    lab: Lab, form: str, code: str, message: str
-) -> None:
+def test_an_unresolved_form_is_a_finding(lab: Lab, form: str, code: str, message: str) -> None:
     findings = [finding for finding in lab.judge(form).findings if finding.code == code]
     assert findings and message in findings[0].message
 
@@ -327,9 +325,7 @@ UNJUDGED = [
 
 
 @pytest.mark.parametrize("text", UNJUDGED)
-def test_a_known_path_with_lines_near_by_is_counted_and_strictly_refused(
-    lab: Lab, text: str
-) -> None:
+def test_a_known_path_with_lines_near_by_is_only_strictly_refused(lab: Lab, text: str) -> None:
     paragraph = f"`pkg/work.py:L4-L6` is `add_one`.\n\nAbout `add_one`: {text}."
     lab.write(paragraph)
     counted, strict = lab.check(), lab.check(strict=True)
@@ -368,9 +364,7 @@ def test_a_file_in_the_front_matter_must_be_there(lab: Lab) -> None:
     assert [(finding.code, finding.span.row) for finding in lab.check().findings] == [("N232", 5)]
 
 
-def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(
-    self_citing_lab: Lab,
-) -> None:
+def test_a_link_from_the_page_is_read_in_the_same_repository(self_citing_lab: Lab) -> None:
     report = self_citing_lab.judge("[code](../pkg/work.py#L4-L6)")
     assert report.findings == []
     assert [note.proved for note in report.notes] == [1]
@@ -407,9 +401,7 @@ def test_a_form_of_ones_own_repository_is_read(self_citing_lab: Lab, form: str, 
     assert lock and list(lock.citations["s"]) == [place]
 
 
-def test_a_link_to_ones_own_branch_is_a_finding_once_the_branch_has_moved(
-    self_citing_lab: Lab,
-) -> None:
+def test_a_link_to_ones_own_branch_is_a_finding_once_it_moved(self_citing_lab: Lab) -> None:
     lab = self_citing_lab
     git(lab.root, "remote", "add", "origin", "git@code.example:o/own.git")
     lab.folder.joinpath("s-sha.txt").write_text(f"{git(lab.root, 'rev-parse', 'HEAD')}\n")

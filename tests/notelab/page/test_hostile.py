@@ -197,9 +197,7 @@ def test_a_glob_that_is_none_is_a_fault_in_the_lab_file(scratch: Scratch, glob: 
         ('languages = ["en", "es"]', 'languages = ["en", "es\\n"]'),
     ],
 )
-def test_a_name_that_no_file_can_have_is_a_fault_in_the_lab_file(
-    scratch: Scratch, old: str, new: str
-) -> None:
+def test_an_impossible_file_name_is_a_fault(scratch: Scratch, old: str, new: str) -> None:
     scratch.replace("lab.toml", old, new)
     done = scratch.run("check", str(scratch.lab))
     assert done.returncode == 2

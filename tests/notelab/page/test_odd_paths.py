@@ -83,9 +83,7 @@ def test_a_path_that_cannot_be_cited_is_refused_for_what_is_true_of_it(
     ("written", "closest"),
     [('"a b.py', "a b.py"), ("(a b.py", "a b.py"), ("s: a b.py", "a b.py"), ("hidden", ".hidden")],
 )
-def test_a_slip_beside_a_path_is_answered_with_the_path(
-    lab: Lab, written: str, closest: str
-) -> None:
+def test_a_slip_in_a_path_is_answered_with_the_path(lab: Lab, written: str, closest: str) -> None:
     (finding,) = lab.judge(f"`{written}:L1-L3`").findings
     assert finding.code == "N203" and f"`{closest}`" in finding.help
 

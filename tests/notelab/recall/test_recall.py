@@ -131,9 +131,7 @@ def test_a_card_whose_cited_lines_changed_says_that_it_is_stale(learner: Learner
     assert "stale" not in learner.type_lines()[1]  # answered anew, it rests on what there is now
 
 
-def test_a_wrong_number_is_asked_again_and_what_is_none_is_asked_for_better(
-    learner: Learner,
-) -> None:
+def test_a_wrong_number_is_graded_and_what_is_none_is_asked_again(learner: Learner) -> None:
     learner.add_review(CITING, 0.001, grade=4)
     output = learner.type_lines("a lot", "1.5 MB")[1]
     assert "expected a number with its unit" in output
@@ -145,9 +143,7 @@ def test_a_wrong_number_is_asked_again_and_what_is_none_is_asked_for_better(
     ("unit", "words"),
     [("MiB", "\nright\n"), ("1.5 MiB", "\nright\n"), ("GB", "wrong, graded 1"), ("", "")],
 )
-def test_a_number_without_its_unit_is_neither_right_nor_wrong(
-    learner: Learner, unit: str, words: str
-) -> None:
+def test_a_number_without_its_unit_is_not_judged(learner: Learner, unit: str, words: str) -> None:
     learner.add_review(CITING, 0.001, grade=4)
     output = learner.type_lines("1.5", unit, "3", "3")[1]
     question = output.index("in which unit?")
@@ -160,9 +156,7 @@ def exchange(learner: Learner, *options: str) -> tuple[int, str, str]:
     return learner.type_lines(options=options)
 
 
-def test_answers_go_to_another_machine_and_back_and_none_is_lost(
-    learner: Learner, tmp_path: Path
-) -> None:
+def test_answers_go_to_another_machine_and_back_whole(learner: Learner, tmp_path: Path) -> None:
     learner.add_review(CITING, 3)
     learner.add_review(SIZE, 2, grade=4)
     file, here = str(tmp_path / "answers.json"), learner.history_file.read_bytes()
@@ -212,9 +206,7 @@ def test_a_bad_export_is_one_error_and_nothing_changes(
         assert file.read_text() == content
 
 
-def test_an_import_is_the_first_thing_that_a_learner_may_do(
-    learner: Learner, tmp_path: Path
-) -> None:
+def test_a_learner_may_start_with_an_import(learner: Learner, tmp_path: Path) -> None:
     file = tmp_path / "answers.json"
     file.write_text(json.dumps(EXPORT))
     assert exchange(learner, "--import", str(file))[:2] == (

@@ -116,9 +116,7 @@ EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
         (json.dumps(EXPORT | {"reviews": [REVIEW | {"at": "9999-01-02T00:00:00Z"}]}), "future"),
     ],
 )
-def test_a_bad_export_is_refused_by_both(
-    script: Call, tmp_path: Path, content: str, reason: str
-) -> None:
+def test_both_refuse_a_bad_export(script: Call, tmp_path: Path, content: str, reason: str) -> None:
     assert script("read", content, NOW.timestamp() * 1000) == {"error": reason}
     (tmp_path / "one.json").write_text(content)
     with pytest.raises(NotelabError):

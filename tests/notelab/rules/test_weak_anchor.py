@@ -17,9 +17,7 @@ def crowded(scratch: Scratch) -> Scratch:
     return scratch
 
 
-def test_a_name_of_every_statement_near_by_is_refused_and_better_ones_are_named(
-    crowded: Scratch,
-) -> None:
+def test_a_name_of_every_statement_is_refused_and_better_ones_named(crowded: Scratch) -> None:
     findings = [finding for finding in crowded.check("note.md").findings if finding.code == "N215"]
     assert [finding.found for finding in findings] == ["the rarest, `common`, is in 28 of 29"] * 2
     assert "`step_12`" in findings[0].help and "`step_13`" in findings[0].help

@@ -48,9 +48,7 @@ def test_bytes_that_are_not_the_locks_are_skipped_and_both_ids_named(
     assert "b" * 40 in reason and _blob_of(folder, upstream) in reason
 
 
-def test_a_damaged_store_file_is_fetched_again(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_damaged_blob_is_fetched_again(tmp_path: Path, folder: Path, upstream: Source) -> None:
     library = Library(Store(tmp_path / "a"), {"up": folder})
     wanted: dict[str, str | None] = {ONE: _blob_of(folder, upstream)}
     library.read(upstream, wanted)
@@ -161,9 +159,7 @@ def test_a_commit_that_nobody_has_is_told_from_one_that_nobody_was_asked_for(
     assert alone.unknown_commit(unasked) == ""
 
 
-def test_a_mirror_that_is_behind_does_not_make_the_pin_unknown(
-    tmp_path: Path, upstream: Source
-) -> None:
+def test_a_mirror_that_is_behind_makes_no_pin_unknown(tmp_path: Path, upstream: Source) -> None:
     behind = tmp_path / "behind"
     behind.mkdir()
     git(behind, "init", "-q")

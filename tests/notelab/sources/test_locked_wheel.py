@@ -67,17 +67,13 @@ def _read(tmp_path: Path, source: Source, blob: str | None = None) -> object:
     return Library(Store(tmp_path / "cache"), {}).read(source, {PATH: blob})[PATH]
 
 
-def test_the_wheel_that_the_lock_knows_proves_a_file_never_seen(
-    tmp_path: Path, genuine: Source
-) -> None:
+def test_the_locked_wheel_proves_a_file_never_seen(tmp_path: Path, genuine: Source) -> None:
     answer = _read(tmp_path, genuine)
     assert isinstance(answer, FoundFile)
     assert answer.proof == "wheel"
 
 
-def test_a_forged_wheel_is_refused_and_both_hashes_named(
-    tmp_path: Path, genuine: Source, index: Index
-) -> None:
+def test_a_forged_wheel_is_refused_by_hash(tmp_path: Path, genuine: Source, index: Index) -> None:
     index.files[WHEEL] = _wheel(tmp_path, FORGED)
     # without a lock it would be believed
     assert isinstance(_read(tmp_path / "believing", SOURCE), FoundFile)
@@ -99,7 +95,7 @@ def test_a_forged_wheel_under_the_right_hash_is_told_by_its_record(
     assert f"the lock knows {genuine.known_wheel.record}" in reasons(answer)[-1]
 
 
-def test_a_forged_file_under_the_right_record_is_refused(
+def test_a_forged_file_in_a_true_wheel_is_refused(
     tmp_path: Path, genuine: Source, index: Index
 ) -> None:
     # Stored members of one length: the archive is sound, only the file's bytes are others.
@@ -133,9 +129,7 @@ def test_on_another_machine_the_wheel_of_the_lock_is_asked_for(
     assert index.asked_for(f"/files/{OTHERS}") == 0
 
 
-def test_an_index_that_gives_no_hash_is_said_to(
-    tmp_path: Path, genuine: Source, index: Index
-) -> None:
+def test_an_index_without_a_hash_is_named(tmp_path: Path, genuine: Source, index: Index) -> None:
     index.hashes[WHEEL] = ""
     reports: list[str] = []
     library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
@@ -178,9 +172,7 @@ def _lock(scratch: Scratch, bench: CheckSession, lab: Path | None = None) -> Rel
     return relocked
 
 
-def test_locking_records_the_wheel_and_keeps_it_where_no_index_is(
-    published: Scratch, index: Index
-) -> None:
+def test_locking_records_the_wheel_and_keeps_it_later(published: Scratch, index: Index) -> None:
     relocked = _lock(published, _bench(published))
     wheel = relocked.lock.sources["up"].wheel
     assert wheel is not None
@@ -192,9 +184,7 @@ def test_locking_records_the_wheel_and_keeps_it_where_no_index_is(
     assert again.remarks == []
 
 
-def test_a_wheel_that_cannot_be_recorded_is_said_and_no_obstacle(
-    published: Scratch, index: Index
-) -> None:
+def test_a_wheel_that_cannot_be_recorded_is_only_told(published: Scratch, index: Index) -> None:
     index.status = 500
     relocked = _lock(published, _bench(published))
     assert relocked.skipped == []
@@ -258,9 +248,7 @@ def sibling_lab(published: Scratch) -> Path:
     return folder
 
 
-def test_a_siblings_lock_vouches_for_a_file_where_no_git_host_is(
-    published: Scratch, sibling_lab: Path
-) -> None:
+def test_a_siblings_lock_vouches_without_a_git_host(published: Scratch, sibling_lab: Path) -> None:
     bench = _bench(published, cache="mine", mirror=False)
     relocked = _lock(published, bench, sibling_lab)
     assert relocked.skipped == []
@@ -273,9 +261,7 @@ def test_a_siblings_lock_vouches_for_a_file_where_no_git_host_is(
     assert relocked.lock.sources["up"].files["pkg/scaler.py"].proof == "git"
 
 
-def test_a_check_says_who_vouched_until_the_lock_knows_itself(
-    published: Scratch, sibling_lab: Path
-) -> None:
+def test_a_check_says_who_vouched_until_it_is_locked(published: Scratch, sibling_lab: Path) -> None:
     before, after = "", ""
     for _ in range(2):
         bench = _bench(published, cache="mine", mirror=False)
@@ -287,9 +273,7 @@ def test_a_check_says_who_vouched_until_the_lock_knows_itself(
     assert after.endswith("0 findings\n")
 
 
-def test_no_sibling_vouches_for_another_commit_or_address(
-    published: Scratch, sibling_lab: Path
-) -> None:
+def test_no_sibling_vouches_for_another_source(published: Scratch, sibling_lab: Path) -> None:
     (published.lab / "up-sha.txt").write_text("2" * 40 + "\n")  # its lock is out of date by now
     relocked = _lock(published, _bench(published, cache="a", mirror=False), sibling_lab)
     assert len(relocked.skipped) == 2
@@ -300,9 +284,7 @@ def test_no_sibling_vouches_for_another_commit_or_address(
     assert len(relocked.skipped) == 2
 
 
-def test_a_sibling_that_is_wrong_gives_way_to_the_commit_itself(
-    published: Scratch, sibling_lab: Path
-) -> None:
+def test_a_wrong_sibling_gives_way_to_the_commit(published: Scratch, sibling_lab: Path) -> None:
     right = published.read("citations.lock")
     wrong = right.replace(blob_id(UPSTREAM.encode()), "a" * 40)
     assert wrong != right
@@ -313,9 +295,7 @@ def test_a_sibling_that_is_wrong_gives_way_to_the_commit_itself(
     assert relocked.remarks == []
 
 
-def test_a_siblings_broken_lock_is_no_fault_of_this_lab(
-    published: Scratch, sibling_lab: Path
-) -> None:
+def test_a_siblings_broken_lock_is_no_fault_here(published: Scratch, sibling_lab: Path) -> None:
     published.write("citations.lock", "<<<<<<< HEAD\n")
     relocked = _lock(published, _bench(published, cache="mine"), sibling_lab)
     assert relocked.skipped == []

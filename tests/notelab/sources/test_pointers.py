@@ -26,7 +26,7 @@ def point(scratch: Scratch, text: str) -> None:
 
 
 @Pointers
-def test_a_citation_of_a_pointer_is_a_finding_and_not_locked(
+def test_a_cited_pointer_is_a_finding_and_not_locked(
     scratch: Scratch, kind: str, text: str
 ) -> None:
     point(scratch, text)
@@ -40,9 +40,7 @@ def test_a_citation_of_a_pointer_is_a_finding_and_not_locked(
 
 
 @Pointers
-def test_a_lock_that_knows_a_pointer_makes_it_no_proof(
-    scratch: Scratch, kind: str, text: str
-) -> None:
+def test_a_locked_pointer_is_no_proof(scratch: Scratch, kind: str, text: str) -> None:
     point(scratch, text)
     lock = lock_file.load(scratch.lab / "citations.lock")
     assert lock
@@ -55,9 +53,7 @@ def test_a_lock_that_knows_a_pointer_makes_it_no_proof(
 
 
 @Pointers
-def test_commands_say_that_a_pointer_is_all_there_is(
-    scratch: Scratch, kind: str, text: str
-) -> None:
+def test_commands_report_a_pointer(scratch: Scratch, kind: str, text: str) -> None:
     point(scratch, text)
     for command in (["show", "pkg/large.py:L1"], ["cite", "up", "pkg/large.py:f"], ["fetch"]):
         done = scratch.run(*command)

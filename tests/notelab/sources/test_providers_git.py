@@ -45,9 +45,7 @@ def test_a_fetch_brings_the_pinned_commit_and_the_files_asked_for_alone(
     assert _objects(_cache(tmp_path)) == ["blob", "commit", "tree", "tree", "tree"]
 
 
-def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_a_server_that_does_not_filter_is_fetched_from(tmp_path: Path, folder: Path) -> None:
     plain = make_upstream(folder, filters=False)
     answers = _library(tmp_path).read(plain, {ONE: None, TWO: None})
     assert all(
@@ -55,7 +53,7 @@ def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
     )
 
 
-def test_a_lock_that_an_ended_fetch_left_is_cleared(
+def test_a_lock_of_an_ended_fetch_is_cleared(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
@@ -92,7 +90,7 @@ def test_a_commit_comes_with_its_trees_so_a_path_that_it_lacks_asks_no_remote(
     assert (absent.definite, absent.suggestions) == (True, ["apart/three.py"])
 
 
-def test_a_repository_of_an_older_kind_in_the_cache_is_made_again(
+def test_a_cached_repository_of_an_older_kind_is_made_again(
     tmp_path: Path, upstream: Source
 ) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
@@ -144,9 +142,7 @@ def test_a_symbolic_link_is_refused_and_none_is_followed(
     assert through.definite
 
 
-def test_a_file_above_eight_mebibytes_is_not_read(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_file_above_8_mebibytes_is_unread(tmp_path: Path, folder: Path, upstream: Source) -> None:
     answer = _library(tmp_path, folder).read(upstream, {"big.py": None})["big.py"]
     assert "9,100,000 bytes" in reasons(answer)[0]
 
@@ -206,9 +202,7 @@ def test_a_hook_that_calls_us_does_not_lend_us_its_repository(
 
 
 @pytest.mark.parametrize("place", ["mirror", "remote"])
-def test_refs_are_peeled_to_the_commit(
-    tmp_path: Path, folder: Path, upstream: Source, place: str
-) -> None:
+def test_refs_lead_to_a_commit(tmp_path: Path, folder: Path, upstream: Source, place: str) -> None:
     alone = place == "mirror"
     library = _library(tmp_path, folder if alone else None, offline=alone)
     tag_object = git(folder, "rev-parse", "v1")
@@ -372,8 +366,7 @@ def _reader(upstream: Source, cache: Path, **environment: str) -> "subprocess.Po
 @pytest.mark.skipif(os.name != "posix", reason="signals and FIFOs")
 @pytest.mark.may_skip
 @pytest.mark.parametrize(
-    "ending",
-    [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.ci)],
+    "ending", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.ci)]
 )
 def test_an_interrupt_in_the_middle_of_a_fetch_leaves_everything_usable(
     tmp_path: Path, folder: Path, upstream: Source, ending: signal.Signals
@@ -403,9 +396,7 @@ def test_two_at_once_wait_for_each_other(tmp_path: Path, upstream: Source) -> No
     assert [out.split()[0] for out, _ in outs] == ["FoundFile", "FoundFile"], outs
 
 
-def test_a_host_that_refuses_is_asked_once_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_refuses_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connections: list[tuple[str, int]] = []
     done = threading.Event()
 

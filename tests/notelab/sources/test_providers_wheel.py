@@ -151,7 +151,7 @@ def test_many_files_read_as_they_lie_come_in_few_answers(
         assert index.moved - moved < 150_000
 
 
-def test_a_member_longer_than_it_says_is_refused(
+def test_a_member_that_is_longer_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_wheel(tmp_path, {"bomb.py": b"#" * 1_000_000, "lying.py": b"#" * 1000}, filler=10)
@@ -179,9 +179,7 @@ def test_a_member_longer_than_it_says_is_refused(
         (b"# git_version = 'abc'", None),
     ],
 )
-def test_the_commit_is_read_out_of_a_version_file_without_running_it(
-    text: bytes, commit: str | None
-) -> None:
+def test_the_commit_is_read_from_a_version_file_unrun(text: bytes, commit: str | None) -> None:
     assert built_from(text) == commit
 
 
@@ -199,9 +197,7 @@ def _offline(tmp_path: Path, source: Source = SOURCE, path: str = PATH) -> objec
     return library.read(source, {path: None})[path]
 
 
-def test_an_installed_distribution_that_names_the_pin_answers(
-    tmp_path: Path, installed: Path
-) -> None:
+def test_an_installed_distribution_of_the_pin_answers(tmp_path: Path, installed: Path) -> None:
     answer = _offline(tmp_path)
     assert isinstance(answer, FoundFile)
     assert (answer.proof, answer.provider) == ("wheel", "installed")

@@ -131,9 +131,7 @@ def test_a_wheel_that_moved_is_looked_for_again(tmp_path: Path, host: Host, inde
     assert index.asked_for("/simple/") == 2
 
 
-def test_an_address_with_a_secret_in_it_is_not_kept(
-    tmp_path: Path, host: Host, index: Index
-) -> None:
+def test_an_address_with_a_secret_is_not_kept(tmp_path: Path, host: Host, index: Index) -> None:
     index.files[f"{WHEEL}?token=s3cret"] = index.files[WHEEL]
     index.page = f"<a href='/files/{WHEEL}?token=s3cret'>{WHEEL}</a>".encode()
     assert isinstance(_read(_library(tmp_path), PATH, blob_id(DATA)), FoundFile)

@@ -47,7 +47,7 @@ def own_book(scratch: Scratch) -> Scratch:
     return scratch
 
 
-def test_a_shallow_workbook_is_checked_against_its_lock_and_says_how_to_deepen_it(
+def test_a_shallow_workbook_is_checked_by_its_lock_and_says_how_to_deepen(
     own_book: Scratch,
 ) -> None:
     make_shallow(own_book.book)
