@@ -192,7 +192,7 @@ def test_a_layer_is_filled_once_and_again_when_its_lock_or_torch_is_another(
     assert len(installed) == 6
 
 
-def test_torchs_own_options_reach_pip_apart(
+def test_torchs_options_reach_pip(
     here: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     installed: list[tuple[str, ...]] = []

@@ -42,9 +42,7 @@ def test_a_damaged_cache_file_returns_sound_entries_or_nothing(tmp_path: Path) -
         assert CacheFile(file).get("note", "b") is None
 
 
-def test_a_cache_file_of_other_code_is_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_of_other_code_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled_cache_file(tmp_path / "s")
     monkeypatch.setattr(cache, "code_version", lambda: "another")
     assert CacheFile(tmp_path / "s").get("note", "a") is None
@@ -64,9 +62,7 @@ def test_the_code_version_depends_on_the_code_that_reads_files(
     assert version() != before
 
 
-def test_a_large_cache_file_keeps_what_its_last_run_requested(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_cache_keeps_its_last_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_file = filled_cache_file(tmp_path / "s")
     monkeypatch.setattr(cache, "_MAX_BYTES", 1)
     cache_file.get("note", "b")
@@ -90,9 +86,7 @@ def test_a_fit_is_cached_and_no_misfit(scratch: Scratch, monkeypatch: pytest.Mon
     assert any(name.startswith("fits ") for name in cache_file._index)
 
 
-def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
-    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_verdict_has_all_inputs(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scratch.codes() == []
     judged: list[str] = []
     verdict = Judge._judge_citation

@@ -254,9 +254,7 @@ def test_the_page_on_your_own_repository_does_what_it_says(adopted: Path, scratc
 
 
 @pytest.mark.ci
-def test_the_page_on_weights_trains_saves_and_loads_with_one_loss(
-    adopted: Path, wheel: Path, tmp_path: Path
-) -> None:
+def test_the_page_on_weights_ends_with_one_loss(adopted: Path, wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="transformers is not installed: make hf-env")
     python = adopted / "python"
     replaced = {

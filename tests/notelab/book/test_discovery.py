@@ -71,7 +71,7 @@ def test_outside_of_a_repository_only_what_is_near_is_searched(tmp_path: Path) -
     assert default_labs(tmp_path) == [tmp_path / "a"]
 
 
-def test_to_find_the_lab_of_a_note_no_other_note_is_read(
+def test_to_find_a_notes_lab_no_other_is_read(
     spread: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []

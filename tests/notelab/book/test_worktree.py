@@ -230,9 +230,7 @@ def test_text_at_several_new_places_is_left_to_the_author(worktree_lab: Lab) -> 
     assert fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True) == ""
 
 
-def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
-    worktree_lab: Lab, tmp_path: Path
-) -> None:
+def test_a_shallow_clone_is_checked_from_its_lock(worktree_lab: Lab, tmp_path: Path) -> None:
     edit(worktree_lab, "return twice", "return twice  # two")
     commit_all(worktree_lab.root, "newer")
     shallow = tmp_path / "shallow"

@@ -176,7 +176,7 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
         (["nonsense"], "nonsense"),
     ],
 )
-def test_a_wrong_call_says_so_in_a_line_and_exits_2(
+def test_a_wrong_call_exits_2_with_a_line(
     scratch: Scratch, arguments: list[str], message: str
 ) -> None:
     done = scratch.run(*arguments)
@@ -194,9 +194,7 @@ def test_a_file_that_is_no_page_is_passed_over_and_named(scratch: Scratch) -> No
 
 
 @pytest.mark.parametrize("command", ["check", "fetch", "lock", "recall"])
-def test_where_nothing_named_is_a_labs_nothing_is_done_and_that_is_a_fault(
-    scratch: Scratch, command: str
-) -> None:
+def test_where_nothing_named_is_a_labs_that_is_a_fault(scratch: Scratch, command: str) -> None:
     scratch.book.joinpath("README.md").write_text("# Hello\n")
     done = scratch.run(command, "README.md")
     assert (done.returncode, done.stdout) == (2, "")
@@ -314,9 +312,7 @@ def test_a_tag_a_branch_and_a_commit_can_be_pinned(scratch: Scratch) -> None:
 
 
 @pytest.mark.parametrize("command", [["explain"], ["check"]])
-def test_a_reader_that_goes_away_early_is_no_fault_and_no_finding(
-    scratch: Scratch, command: list[str]
-) -> None:
+def test_a_reader_that_goes_away_early_is_no_fault(scratch: Scratch, command: list[str]) -> None:
     environment = {**os.environ, "SHARDBOOK_CACHE": str(scratch.root / "cache")}
     with subprocess.Popen(
         [sys.executable, "-m", "notelab", *command],
@@ -397,7 +393,7 @@ def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language
 
 
 @pytest.mark.parametrize("command", ["show", "cite"])
-def test_a_file_that_the_lock_knows_is_had_where_the_store_is_still_empty(
+def test_a_locked_file_is_had_where_the_store_is_still_empty(
     scratch: Scratch, command: str
 ) -> None:
     shutil.rmtree(scratch.root / "cache")

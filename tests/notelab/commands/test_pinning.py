@@ -54,7 +54,7 @@ def test_the_help_of_a_citation_that_waits_is_a_command_that_runs(scratch: Scrat
     assert again.returncode == 0 and "1 edited" in again.stdout, again
 
 
-def test_what_the_lab_file_calls_a_pin_goes_with_it_and_back(
+def test_the_lab_files_names_follow_a_pin(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # nobody has such a wheel

@@ -58,7 +58,7 @@ def test_what_is_dumped_is_loaded_back(scratch: Scratch) -> None:
         ("[" * 100_000, "not a lock file"),
     ],
 )
-def test_a_lock_that_is_none_ends_the_command_and_is_left_as_it_was(
+def test_a_false_lock_is_refused_and_left_as_it_was(
     scratch: Scratch, text: str, message: str
 ) -> None:
     scratch.write("citations.lock", text)

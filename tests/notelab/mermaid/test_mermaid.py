@@ -26,9 +26,7 @@ def works(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_diagram_that_draws_is_read_with_its_type_and_all_its_labels(
-    engine: Engine, name: str
-) -> None:
+def test_a_diagram_that_draws_is_read_with_type_and_labels(engine: Engine, name: str) -> None:
     text, kind, labels = VALID[name]
     parsed = engine.parse(text)
     assert (parsed.error, parsed.line, parsed.ok, parsed.type) == (None, None, True, kind)
@@ -206,7 +204,7 @@ def test_a_runaway_diagram_is_bounded_and_the_next_is_read(
     assert works(engine)
 
 
-def test_a_diagram_out_of_time_is_not_worth_remembering(
+def test_a_diagram_out_of_time_is_unsettled(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "SECONDS", 0.05)

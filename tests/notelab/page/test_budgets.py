@@ -107,7 +107,7 @@ def test_code_spans_that_never_close_cost_a_look_each() -> None:
         ),
     ],
 )
-def test_a_character_that_nobody_sees_is_a_finding_at_its_place(
+def test_an_unseen_character_is_found_at_its_place(
     scratch: Scratch, hidden: str, place: str
 ) -> None:
     if place.startswith("```"):

@@ -69,7 +69,7 @@ def test_an_odd_path_is_linked_to_and_cited_as_it_is(lab: Lab, name: str) -> Non
     ("name", "reason"),
     [(BACKSLASH, "backslash"), (TAB, "control character"), (LONG, "longer than 400 characters")],
 )
-def test_a_path_that_cannot_be_cited_is_refused_for_what_is_true_of_it(
+def test_a_path_that_cannot_be_cited_is_refused_with_a_reason(
     lab: Lab, name: str, reason: str
 ) -> None:
     for form in (code(f"s:{name}:L1-L3"), link(name)):

@@ -191,7 +191,7 @@ EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
         (json.dumps(EXPORT | {"more": 1}), "more"),
     ],
 )
-def test_a_bad_export_is_one_error_and_nothing_changes(
+def test_a_bad_export_changes_nothing(
     learner: Learner, tmp_path: Path, content: str, words: str
 ) -> None:
     learner.add_review(CITING, 3)

@@ -28,9 +28,7 @@ def rename_lab(scratch: Scratch, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_a_name_with_a_control_character_is_escaped_and_a_program_reads_it_back(
-    scratch: Scratch, name: str
-) -> None:
+def test_a_control_character_is_escaped_and_read_back(scratch: Scratch, name: str) -> None:
     rename_lab(scratch, name)
     reports = {}
     for output_format in ("text", "json", "github", "sarif"):

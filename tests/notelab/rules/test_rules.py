@@ -256,7 +256,7 @@ def test_a_choice_less_than_asked_for_is_found(scratch: Scratch) -> None:
         ("<details>\n\n`pkg/scaler.py:L14`, `pkg/scaler.py:L25`\n\n</details>", 0),
     ],
 )
-def test_a_choice_is_new_if_no_earlier_page_cites_a_line_of_it(
+def test_a_choice_is_new_if_no_earlier_page_cites_it(
     scratch: Scratch, earlier: str, new: int
 ) -> None:
     scratch.book.joinpath("01-before.md").write_text(f"# Before\n\n{earlier}\n", "utf-8")
@@ -288,7 +288,7 @@ def test_new_choices_are_counted_when_no_note_lacks_a_choice(scratch: Scratch) -
         ("G" * 40 + "\n", "N121"),
     ],
 )
-def test_a_pin_that_is_missing_or_malformed_is_a_finding(
+def test_a_missing_or_malformed_pin_is_found(
     scratch: Scratch, content: str | None, code: str
 ) -> None:
     scratch.lab.joinpath("up-sha.txt").unlink()
@@ -372,9 +372,7 @@ def test_findings_are_said_once_and_in_order(scratch: Scratch) -> None:
     assert len({msgspec.json.encode(f) for f in findings}) == len(findings)
 
 
-def test_a_link_to_the_results_page_as_a_whole_quotes_nothing_unless_it_shows_a_number(
-    scratch: Scratch,
-) -> None:
+def test_a_link_to_a_whole_results_page_may_not_show_a_number(scratch: Scratch) -> None:
     scratch.replace("note.md", "In lab 02", "In lab 02 ([results](RESULTS.md))")
     assert scratch.codes() == []
     scratch.replace("note.md", "[results](RESULTS.md)", "[2×](RESULTS.md)")

@@ -34,7 +34,7 @@ def _answer(tmp_path: Path) -> object:
     return Library(Store(tmp_path / "cache"), {}).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
 
 
-def test_pips_files_are_heeded_and_its_environment_above_them(
+def test_pips_environment_goes_above_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config_file = tmp_path / "pip.conf"
@@ -70,7 +70,7 @@ def test_an_extra_index_is_asked_beside_the_public_one(monkeypatch: pytest.Monke
     assert settings.read() == Settings(indexes=("https://one.invalid/simple",))
 
 
-def test_without_a_pip_the_environment_holds_and_that_is_said(
+def test_without_pip_its_environment_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
@@ -87,7 +87,7 @@ def test_without_a_pip_the_environment_holds_and_that_is_said(
 
 
 @pytest.mark.parametrize("json", [False, True])
-def test_an_index_of_either_kind_gives_the_hash(
+def test_either_index_gives_the_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, json: bool
 ) -> None:
     with serving(make_wheel(tmp_path, {PATH: DATA}, filler=10), json=json) as index:
@@ -144,7 +144,7 @@ def test_of_several_wheels_the_one_asked_for_is_found_else_the_most_common(tmp_p
 
 
 @pytest.mark.parametrize("where", ["address", "netrc"])
-def test_credentials_let_in_to_the_index_and_its_files(
+def test_credentials_open_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     login = "reader:s3cret"

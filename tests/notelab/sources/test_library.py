@@ -31,9 +31,7 @@ def test_the_store_is_asked_before_the_mirror_and_the_mirror_before_git(
     assert answer.provider == "git"
 
 
-def test_a_mirror_is_known_under_any_spelling_of_its_source(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_mirror_is_known_by_any_spelling(tmp_path: Path, folder: Path, upstream: Source) -> None:
     spelt = Source("Up_Stream", upstream.url, upstream.commit)
     library = Library(Store(tmp_path / "a"), {"up-stream": folder}, offline=True)
     assert isinstance(library.read(spelt, {ONE: None})[ONE], FoundFile)
@@ -100,7 +98,7 @@ def test_a_path_is_never_taken_for_a_pattern_or_an_option(
 
 
 @pytest.mark.parametrize("blob", ["../../etc/passwd", "", "A" * 40, "1" * 39])
-def test_a_lock_id_that_is_none_reaches_no_disk(
+def test_a_false_id_reaches_no_disk(
     tmp_path: Path, folder: Path, upstream: Source, blob: str
 ) -> None:
     victim = tmp_path / "victim"

@@ -95,9 +95,7 @@ def test_a_forged_wheel_under_the_right_hash_is_told_by_its_record(
     assert f"the lock knows {genuine.known_wheel.record}" in reasons(answer)[-1]
 
 
-def test_a_forged_file_in_a_true_wheel_is_refused(
-    tmp_path: Path, genuine: Source, index: Index
-) -> None:
+def test_a_file_unlike_its_record_is_refused(tmp_path: Path, genuine: Source, index: Index) -> None:
     # Stored members of one length: the archive is sound, only the file's bytes are others.
     forged = io.BytesIO()
     whole = zipfile.ZipFile(io.BytesIO(index.files[WHEEL]))
@@ -120,7 +118,7 @@ def test_another_platforms_wheel_delivers_known_files_and_proves_no_new_one(
     assert f"{OTHERS} is not {WHEEL}, which the lock knows" in reasons(answer)[-1]
 
 
-def test_on_another_machine_the_wheel_of_the_lock_is_asked_for(
+def test_another_machine_asks_for_the_locked_wheel(
     tmp_path: Path, genuine: Source, index: Index
 ) -> None:
     index.files[OTHERS] = _wheel(tmp_path, FORGED, OTHERS)
@@ -137,7 +135,7 @@ def test_an_index_without_a_hash_is_named(tmp_path: Path, genuine: Source, index
     assert reports[-1:] == [f"the index gives no hash for {WHEEL}: only its RECORD was compared"]
 
 
-def test_a_wheel_on_disk_is_hashed_whole(
+def test_a_wheel_on_disk_is_hashed(
     tmp_path: Path, genuine: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -224,7 +222,7 @@ def test_a_wheel_of_another_version_or_commit_is_none_of_the_lock() -> None:
         ({"file": WHEEL}, "not a lock file"),
     ],
 )
-def test_a_locks_wheel_that_is_none_ends_the_command(
+def test_a_false_locked_wheel_is_refused(
     scratch: Scratch, wheel: dict[str, str], message: str
 ) -> None:
     data = json.loads(scratch.read("citations.lock"))

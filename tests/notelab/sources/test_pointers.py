@@ -26,9 +26,7 @@ def point(scratch: Scratch, text: str) -> None:
 
 
 @Pointers
-def test_a_cited_pointer_is_a_finding_and_not_locked(
-    scratch: Scratch, kind: str, text: str
-) -> None:
+def test_a_cited_pointer_is_a_finding_and_unlocked(scratch: Scratch, kind: str, text: str) -> None:
     point(scratch, text)
     findings = scratch.check().findings
     assert [finding.code for finding in findings] == ["N213", "N213"]

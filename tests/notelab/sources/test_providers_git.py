@@ -35,7 +35,7 @@ def _objects(place: Path) -> list[str]:
     return sorted(listed.split())
 
 
-def test_a_fetch_brings_the_pinned_commit_and_the_files_asked_for_alone(
+def test_a_fetch_brings_the_commit_and_the_files_asked_for(
     tmp_path: Path, upstream: Source
 ) -> None:
     answer = _library(tmp_path).read(upstream, {ONE: None})[ONE]
@@ -53,9 +53,7 @@ def test_a_server_that_does_not_filter_is_fetched_from(tmp_path: Path, folder: P
     )
 
 
-def test_a_lock_of_an_ended_fetch_is_cleared(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_lock_of_a_dead_fetch_is_cleared(tmp_path: Path, folder: Path, upstream: Source) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
     (_cache(tmp_path) / "shallow.lock").write_text("")
     later = Source("up", upstream.url, git(folder, "rev-parse", "main"))
@@ -90,9 +88,7 @@ def test_a_commit_comes_with_its_trees_so_a_path_that_it_lacks_asks_no_remote(
     assert (absent.definite, absent.suggestions) == (True, ["apart/three.py"])
 
 
-def test_a_cached_repository_of_an_older_kind_is_made_again(
-    tmp_path: Path, upstream: Source
-) -> None:
+def test_a_cached_repository_of_an_older_kind_is_renewed(tmp_path: Path, upstream: Source) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
     git(_cache(tmp_path), "config", "remote.origin.partialclonefilter", "tree:0")
     shutil.rmtree(tmp_path / "cache/blobs")
@@ -102,7 +98,7 @@ def test_a_cached_repository_of_an_older_kind_is_made_again(
 
 
 @pytest.mark.parametrize("kind", ["plain", "bare", "linked", "configured"])
-def test_a_mirror_answers_of_whatever_kind_it_is(
+def test_a_mirror_of_any_kind_answers(
     tmp_path: Path, folder: Path, upstream: Source, kind: str
 ) -> None:
     mirror = folder if kind in ("plain", "configured") else tmp_path / kind
@@ -147,9 +143,7 @@ def test_a_file_above_8_mebibytes_is_unread(tmp_path: Path, folder: Path, upstre
     assert "9,100,000 bytes" in reasons(answer)[0]
 
 
-def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_only_a_damaged_object_is_refused(tmp_path: Path, folder: Path, upstream: Source) -> None:
     names = ("first.bin", "second.bin")
     for name in names:  # long enough that git gives a size before it finds the damage
         (folder / name).write_bytes(os.urandom(50_000))
@@ -169,18 +163,14 @@ def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
         stored.write_bytes(whole)
 
 
-def test_a_replaced_object_in_a_mirror_does_not_stand_for_the_pin(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_replaced_object_is_not_the_pin(tmp_path: Path, folder: Path, upstream: Source) -> None:
     git(folder, "replace", upstream.commit, "main")
     answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
     assert isinstance(answer, FoundFile)
     assert b"changed" not in answer.data
 
 
-def test_a_partial_mirror_is_a_miss_and_runs_nothing_to_fill_itself(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_partial_mirror_runs_nothing(tmp_path: Path, folder: Path, upstream: Source) -> None:
     partial, trace = tmp_path / "partial.git", tmp_path / "trace"
     git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", folder.as_uri(), str(partial))
     git(partial, "config", "remote.origin.url", f"ext::sh -c touch% {trace}")
@@ -213,7 +203,7 @@ def test_refs_lead_to_a_commit(tmp_path: Path, folder: Path, upstream: Source, p
 
 
 @pytest.mark.parametrize("place", ["mirror", "remote"])
-def test_a_ref_that_does_not_exist_is_refused(
+def test_an_unknown_ref_is_refused(
     tmp_path: Path, folder: Path, upstream: Source, place: str
 ) -> None:
     library = _library(tmp_path, folder if place == "mirror" else None)
@@ -309,9 +299,7 @@ def test_a_worktree_may_be_named_from_the_working_directory(
         _library(tmp_path, mirror).worktree(upstream, place)  # it stands: nothing to do
 
 
-def test_a_worktree_is_never_laid_over_someone_elses_files(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_worktree_never_replaces_files(tmp_path: Path, folder: Path, upstream: Source) -> None:
     place = tmp_path / "mine"
     place.mkdir()
     (place / "thesis.txt").write_text("years of work")
@@ -320,9 +308,7 @@ def test_a_worktree_is_never_laid_over_someone_elses_files(
     assert [path.name for path in place.iterdir()] == ["thesis.txt"]
 
 
-def test_a_worktree_that_nobody_hands_over_leaves_nothing_behind(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_failed_worktree_leaves_nothing(tmp_path: Path, folder: Path, upstream: Source) -> None:
     shutil.rmtree(folder)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(SourceError, match="no provider has"):

@@ -48,7 +48,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object
     return read
 
 
-def test_two_files_of_a_large_wheel_move_a_hundredth_of_it(
+def test_two_files_move_a_hundredth_of_a_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = make_wheel(tmp_path, FILES)
@@ -67,7 +67,7 @@ def test_two_files_of_a_large_wheel_move_a_hundredth_of_it(
         assert index.moved == before
 
 
-def test_a_wheel_that_names_no_commit_proves_known_files_alone(
+def test_a_wheel_without_a_commit_proves_known_files(
     tmp_path: Path, ask: Callable[..., object]
 ) -> None:
     answer = ask(make_wheel(tmp_path, FILES, filler=10))
@@ -82,9 +82,7 @@ def test_a_wheel_that_names_the_pin_proves_its_files(
     assert (isinstance(answer, FoundFile) and answer.proof == "wheel") is proved
 
 
-def test_other_bytes_than_the_locks_are_refused_and_both_ids_named(
-    tmp_path: Path, ask: Callable[..., object]
-) -> None:
+def test_other_bytes_than_the_locks_are_refused(tmp_path: Path, ask: Callable[..., object]) -> None:
     answer = ask(make_wheel(tmp_path, PROVING, filler=10), blob="a" * 40)
     assert any("a" * 40 in reason and blob_id(DATA) in reason for reason in reasons(answer))
 
@@ -102,9 +100,7 @@ def test_an_index_that_answers_garbage_is_a_reason(ask: Callable[..., object], p
     assert "wheel" in reason and "\n" not in reason
 
 
-def test_an_index_that_serves_no_wheel_where_it_says_so_is_a_reason(
-    tmp_path: Path, ask: Callable[..., object]
-) -> None:
+def test_an_index_without_the_wheel_is_a_reason(tmp_path: Path, ask: Callable[..., object]) -> None:
     rubbish = tmp_path / "rubbish"
     rubbish.write_bytes(b"PK\x05\x06" * 30_000)
     assert reasons(ask(rubbish, blob=blob_id(DATA)))
@@ -119,9 +115,7 @@ def test_a_server_that_knows_no_ranges_is_not_downloaded_from(tmp_path: Path) ->
             )
 
 
-def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_in_a_folder_is_read_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "some wheels"
     folder.mkdir()
     make_wheel(folder, FILES, filler=10)
@@ -131,7 +125,7 @@ def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(
     assert isinstance(answer, FoundFile), answer
 
 
-def test_many_files_read_as_they_lie_come_in_few_answers(
+def test_files_in_order_come_in_few_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {f"trial/{number}.py": os.urandom(900) for number in range(60)}
@@ -151,9 +145,7 @@ def test_many_files_read_as_they_lie_come_in_few_answers(
         assert index.moved - moved < 150_000
 
 
-def test_a_member_that_is_longer_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_longer_member_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_wheel(tmp_path, {"bomb.py": b"#" * 1_000_000, "lying.py": b"#" * 1000}, filler=10)
     content = path.read_bytes()
     content = content.replace((1000).to_bytes(4, "little"), (900).to_bytes(4, "little"))

@@ -96,7 +96,7 @@ def test_a_file_that_nobody_knows_comes_out_of_a_wheel_that_names_the_pin_where_
     assert (answer.provider, answer.proof) == ("wheel", "wheel")
 
 
-def test_several_sources_are_asked_at_the_same_time_and_each_once(
+def test_several_sources_are_asked_at_once_and_once(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
     meeting = threading.Barrier(2)
@@ -140,7 +140,7 @@ def test_an_address_with_a_secret_is_not_kept(tmp_path: Path, host: Host, index:
     assert not [path for path in cached if b"s3cret" in path]
 
 
-def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
+def test_a_file_that_the_wheel_lacks_asks_nobody_again(
     tmp_path: Path, host: Host, index: Index
 ) -> None:
     for path in ("trial/three.py", "trial/four.py"):
@@ -202,9 +202,7 @@ def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: 
     assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), FoundFile)
 
 
-def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
-    tmp_path: Path, host: Host, index: Index
-) -> None:
+def test_where_nothing_is_kept_all_is_asked(tmp_path: Path, host: Host, index: Index) -> None:
     (tmp_path / "cache").write_text("a file, no folder")
     reports: list[str] = []
     library = Library(Store(tmp_path / "cache"), {}, progress=reports.append)
