@@ -49,13 +49,9 @@ def test_what_is_certain_is_written(lab: Lab, form: str, fixed: str) -> None:
 
 
 UNCERTAIN = [
-    "`pkg/work.py:L600-L4`",
-    "`pkg/work.py:4-6`",
-    "`none.py:4-6`",
-    f"[`work.py:9`]({PERMALINK}/gone.py#L4-L6)",
-    "`pkg/work.py:L9000`",
-    "`pkg/work.py#nothing`",
-]
+    "`pkg/work.py:L600-L4`", "`pkg/work.py:4-6`", "`none.py:4-6`",
+    f"[`work.py:9`]({PERMALINK}/gone.py#L4-L6)", "`pkg/work.py:L9000`", "`pkg/work.py#nothing`",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", UNCERTAIN)

@@ -267,25 +267,16 @@ def test_an_unresolved_form_is_a_finding(lab: Lab, form: str, code: str, message
 
 
 NO_CITATION = [
-    "version 4:6 of `pkg/work.py`",
-    "`pkg/work.py`, which has 11 lines",
-    f"[the file]({PERMALINK}/work.py)",
-    f"[`pkg/work.py`]({PERMALINK}/work.py)",
-    "https://example.org/o/s/tree/@SHA@/pkg",
-    "https://docs.example.org/guide.html#l12",
+    "version 4:6 of `pkg/work.py`", "`pkg/work.py`, which has 11 lines",
+    f"[the file]({PERMALINK}/work.py)", f"[`pkg/work.py`]({PERMALINK}/work.py)",
+    "https://example.org/o/s/tree/@SHA@/pkg", "https://docs.example.org/guide.html#l12",
     "https://example.org/o/s/issues/12#issuecomment-9000",
-    "[a page](https://example.org/handbook.md#section-2)",
-    "`node.js:18`",
-    "node.js:18, 20",
-    "`tests/test_work.py::test_add`",
-    "`np.float32:4`",
-    "`docker.io/x:12`",
-    "`a/b:3`",
+    "[a page](https://example.org/handbook.md#section-2)", "`node.js:18`", "node.js:18, 20",
+    "`tests/test_work.py::test_add`", "`np.float32:4`", "`docker.io/x:12`", "`a/b:3`",
     "`localhost:8080` and `db.internal:5432` and `localhost:5000/img:3`",
-    '`File "x.py", line 3` and File "x.py", line 3, in f',
-    r"`C:\x.py:12` and C:\x.py:12",
+    '`File "x.py", line 3` and File "x.py", line 3, in f', r"`C:\x.py:12` and C:\x.py:12",
     "`C:/x.py:12` and C:/x.py:12",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", NO_CITATION)

@@ -19,28 +19,14 @@ def filled(piece: str, before: str = "") -> str:
 @pytest.mark.parametrize(
     "page",
     [
-        filled("—"),
-        filled("["),
-        filled("![["),
-        filled("<"),
-        filled("&#"),
-        filled("\\`"),
-        filled("**a*"),
-        filled("\0"),
-        filled("`a/b.py:L1`\n"),
-        filled("[1](RESULTS.md#a)\n"),
-        filled("a.", "`") + "`",
-        filled("<a ", "<div>\n"),
-        filled("<!-- ", "<div>\n"),
-        filled('<a b="', "<div>\n"),
-        filled("</", "<div>\n"),
-        filled("&", "<div>\n"),
-        filled("<![", "<div>\n"),
-        filled("@{ ", "```mermaid\n"),
-        filled('x\n??? "a"\n'),
+        filled("—"), filled("["), filled("![["), filled("<"), filled("&#"), filled("\\`"),
+        filled("**a*"), filled("\0"), filled("`a/b.py:L1`\n"), filled("[1](RESULTS.md#a)\n"),
+        filled("a.", "`") + "`", filled("<a ", "<div>\n"), filled("<!-- ", "<div>\n"),
+        filled('<a b="', "<div>\n"), filled("</", "<div>\n"), filled("&", "<div>\n"),
+        filled("<![", "<div>\n"), filled("@{ ", "```mermaid\n"), filled('x\n??? "a"\n'),
     ],
     ids=lambda page: repr(page[:14]),
-)
+)  # fmt: skip
 @pytest.mark.timeout(120)  # each takes 0.01 to 3 s; before they were fixed, minutes, or it raised
 def test_the_worst_page_is_read_without_a_hang(page: str) -> None:
     assert reading.read(page)
@@ -148,19 +134,14 @@ LINES = UPSTREAM.split("class Scaler", 1)[1].strip().split("\n")
 @pytest.mark.parametrize(
     "disguise",
     [
-        lambda n, line: f"{n}: {line}",
-        lambda n, line: f"{n:>4}  {line}",
-        lambda n, line: f"L{n}. {line}",
-        lambda n, line: f"+{line}",
-        lambda n, line: f"... {line}",
-        lambda n, line: f"> | {line} |",
-        lambda n, line: f"{line}<br>",
+        lambda n, line: f"{n}: {line}", lambda n, line: f"{n:>4}  {line}",
+        lambda n, line: f"L{n}. {line}", lambda n, line: f"+{line}", lambda n, line: f"... {line}",
+        lambda n, line: f"> | {line} |", lambda n, line: f"{line}<br>",
         lambda n, line: f"<span>{line}</span>",
         lambda n, line: line.replace("_", "\\_").replace("*", "\\*"),
-        lambda n, line: line.replace("e", "e\u200b"),
-        lambda n, line: line.replace("(", "&#40;"),
+        lambda n, line: line.replace("e", "e\u200b"), lambda n, line: line.replace("(", "&#40;"),
     ],
-)
+)  # fmt: skip
 def test_pasted_source_is_seen_in_disguise(scratch: Scratch, disguise: object) -> None:
     assert callable(disguise)
     paste = "\n".join(disguise(n, line) for n, line in enumerate(LINES, start=7) if line.strip())

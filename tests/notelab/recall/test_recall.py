@@ -264,12 +264,8 @@ def test_two_sittings_at_once_lose_nothing(learner: Learner) -> None:
         assert any("Counted when?" in line for line in process.stdout)
     ends = [process.communicate("\n3\n1.5 MiB\n3\n", timeout=LIMIT) for process in (first, second)]
     assert [output.count("2 answered") for output, _ in ends] == [1, 1]
-    assert sorted(str(review["card"]) for review in learner.reviews()) == [
-        CITING,
-        CITING,
-        SIZE,
-        SIZE,
-    ]
+    cards = sorted(str(review["card"]) for review in learner.reviews())
+    assert cards == [CITING, CITING, SIZE, SIZE]
 
 
 def test_a_history_that_is_no_history_is_set_aside_and_goes_on(learner: Learner) -> None:

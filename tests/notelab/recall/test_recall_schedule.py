@@ -98,11 +98,7 @@ EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "json"),
-        ("{", "json"),
-        ("[]", "format"),
-        ("null", "format"),
-        ("{}", "format"),
+        ("", "json"), ("{", "json"), ("[]", "format"), ("null", "format"), ("{}", "format"),
         (json.dumps(EXPORT | {"version": 2}), "version"),
         (json.dumps(EXPORT | {"version": "1"}), "version"),
         (json.dumps(EXPORT | {"reviews": {}}), "reviews"),
@@ -115,7 +111,7 @@ EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
         (json.dumps(EXPORT | {"reviews": [None]}), "answer"),
         (json.dumps(EXPORT | {"reviews": [REVIEW | {"at": "9999-01-02T00:00:00Z"}]}), "future"),
     ],
-)
+)  # fmt: skip
 def test_both_refuse_a_bad_export(script: Call, tmp_path: Path, content: str, reason: str) -> None:
     assert script("read", content, NOW.timestamp() * 1000) == {"error": reason}
     (tmp_path / "one.json").write_text(content)

@@ -281,13 +281,10 @@ def test_new_choices_are_counted_when_no_note_lacks_a_choice(scratch: Scratch) -
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (None, "N120"),
-        ("", "N121"),
-        ("abc\n", "N121"),
-        ("0" * 39 + "\n", "N121"),
+        (None, "N120"), ("", "N121"), ("abc\n", "N121"), ("0" * 39 + "\n", "N121"),
         ("G" * 40 + "\n", "N121"),
     ],
-)
+)  # fmt: skip
 def test_a_missing_or_malformed_pin_is_found(
     scratch: Scratch, content: str | None, code: str
 ) -> None:

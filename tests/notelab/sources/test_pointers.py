@@ -62,12 +62,9 @@ def test_commands_report_a_pointer(scratch: Scratch, kind: str, text: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "version https://git-lfs.github.com/spec/v1\n",
-        f"# {LFS}",
-        LFS + "x = 1\n" * 200,
+        "", "version https://git-lfs.github.com/spec/v1\n", f"# {LFS}", LFS + "x = 1\n" * 200,
         "/annex",
     ],
-)
+)  # fmt: skip
 def test_a_file_that_only_speaks_of_pointers_is_none(text: str) -> None:
     assert pointer_kind(text.encode()) == ""
