@@ -146,6 +146,12 @@ def copy_filled(make: Callable[[Path], object], folder: Path) -> None:
     shutil.copytree(_filled_folder(make).name, folder, symlinks=True, dirs_exist_ok=True)
 
 
+@cache
+def commit_of(make: Callable[[Path], object], ref: str) -> str:
+    """Return the commit of a ref in the repository that `make` writes."""
+    return git(Path(_filled_folder(make).name), "rev-parse", ref)
+
+
 @dataclass
 class Scratch:
     """A lab's repository, the repository that it cites, and a cache."""

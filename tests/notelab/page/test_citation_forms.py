@@ -20,7 +20,7 @@ from notelab.page.reading import read
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import commit_all, copy_filled, git
+from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
 
 WORK = '''\
 """Work."""
@@ -104,12 +104,11 @@ class Lab:
 def make_lab(root: Path, write_source: Callable[[Path], None], ref: str) -> Lab:
     """Return a lab below `root` that cites, at `ref`, the repository that `write_source` makes."""
     copy_filled(write_source, root / "source")
-    commit = git(root / "source", "rev-parse", ref)
-    new_lab = Lab(root / "book", root / "source", commit)
+    new_lab = Lab(root / "book", root / "source", commit_of(write_source, ref))
     (new_lab.root / ".git").mkdir(parents=True)
     new_lab.folder.mkdir()
     new_lab.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
-    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{new_lab.commit}\n")
     return new_lab
 
 
@@ -124,12 +123,11 @@ def self_citing_lab(tmp_path: Path) -> Lab:
     """Return a lab that cites the repository that holds the lab."""
     root = tmp_path / "book"
     copy_filled(_source, root)
-    commit = git(root, "rev-parse", "v1.0")
-    new_lab = Lab(root, tmp_path / "none", commit)
+    new_lab = Lab(root, tmp_path / "none", commit_of(_source, "v1.0"))
     new_lab.folder.mkdir()
     table = '[lab]\ntitle = "Own"\n\n[sources.s]\npath = "."\npin = "s-sha.txt"\n'
     new_lab.folder.joinpath("lab.toml").write_text(table + '\n[notes."note.md"]\nsources = ["s"]\n')
-    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{new_lab.commit}\n")
     return new_lab
 
 

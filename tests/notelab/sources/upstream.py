@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from notelab.sources.answers import Source, Unreachable
-from tests.notelab.scratch import commit_all, copy_filled, git
+from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
@@ -12,9 +12,10 @@ TWO = "pkg/deep/two.py"
 def make_upstream(folder: Path, *, filters: bool = True) -> Source:
     """Make a repository of two commits and return it as a source pinned to the first."""
     copy_filled(_repository, folder)
-    for setting in ("allowFilter", "allowAnySHA1InWant"):
-        git(folder, "config", f"uploadpack.{setting}", str(filters).lower())
-    return Source(name="up", url=folder.as_uri(), commit=git(folder, "rev-parse", "v1^{}"))
+    if filters:
+        with (folder / ".git/config").open("a") as config:
+            config.write("[uploadpack]\n\tallowFilter = true\n\tallowAnySHA1InWant = true\n")
+    return Source(name="up", url=folder.as_uri(), commit=commit_of(_repository, "v1^{}"))
 
 
 def _repository(folder: Path) -> None:
