@@ -179,8 +179,7 @@ def test_a_layer_is_filled_once_and_again_when_its_lock_or_torch_is_another(
     monkeypatch.setattr(
         Environment, "_install", lambda _, what, *words: installed.append((what, *words))
     )
-    write_wheel(tmp_path / "wheels", "torch-2.13.0", "py3-none-any")
-    write_wheel(tmp_path / "wheels", "torch-2.15.0", "py3-none-any")
+    monkeypatch.setattr(Environment, "_has_wheel", lambda *_: True)
     write_lock(tmp_path, "bench", "megatron-core==0.16.1")
     here.fill("bench")
     here.fill("bench")

@@ -9,8 +9,10 @@ from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unre
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import git
-from tests.notelab.sources.upstream import ONE, make_upstream, reasons
+from tests.notelab.sources.upstream import ONE, folder, make_upstream, reasons, upstream
 from tests.running import run_program
+
+__all__ = ["folder", "upstream"]
 
 
 def _blob_of(folder: Path, upstream: Source, path: str = ONE) -> str:

@@ -18,7 +18,9 @@ from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.limits import LIMIT
 from tests.notelab.scratch import commit_all, git
-from tests.notelab.sources.upstream import ONE, TWO, make_upstream, reasons
+from tests.notelab.sources.upstream import ONE, TWO, folder, make_upstream, reasons, upstream
+
+__all__ = ["folder", "upstream"]
 
 
 def _library(tmp_path: Path, mirror: Path | None = None, *, offline: bool = False) -> Library:

@@ -2,11 +2,23 @@
 
 from pathlib import Path
 
+import pytest
+
 from notelab.sources.answers import Source, Unreachable
 from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "upstream"
+
+
+@pytest.fixture
+def upstream(folder: Path) -> Source:
+    return make_upstream(folder)
 
 
 def make_upstream(folder: Path, *, filters: bool = True) -> Source:
