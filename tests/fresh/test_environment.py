@@ -113,9 +113,7 @@ def error_line(caught: pytest.ExceptionInfo[SetUpError]) -> str:
     return text
 
 
-def test_other_bytes_than_the_locks_are_named_and_not_installed(
-    here: Environment, tmp_path: Path
-) -> None:
+def test_other_bytes_than_the_locks_are_refused(here: Environment, tmp_path: Path) -> None:
     write_wheel(tmp_path / "wheels", "thing-1.0", "py3-none-any")
     write_lock(tmp_path, "check", "thing==1.0")
     with pytest.raises(SetUpError) as caught:
@@ -181,8 +179,7 @@ def test_a_layer_is_filled_once_and_again_when_its_lock_or_torch_is_another(
     monkeypatch.setattr(
         Environment, "_install", lambda _, what, *words: installed.append((what, *words))
     )
-    write_wheel(tmp_path / "wheels", "torch-2.13.0", "py3-none-any")
-    write_wheel(tmp_path / "wheels", "torch-2.15.0", "py3-none-any")
+    monkeypatch.setattr(Environment, "_has_wheel", lambda *_: True)
     write_lock(tmp_path, "bench", "megatron-core==0.16.1")
     here.fill("bench")
     here.fill("bench")
@@ -194,7 +191,7 @@ def test_a_layer_is_filled_once_and_again_when_its_lock_or_torch_is_another(
     assert len(installed) == 6
 
 
-def test_torchs_own_options_reach_pip_apart(
+def test_torchs_options_reach_pip(
     here: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     installed: list[tuple[str, ...]] = []

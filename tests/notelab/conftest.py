@@ -60,7 +60,5 @@ def one_engine(running_engine: tuple[int, EngineThread], monkeypatch: pytest.Mon
     """Parse diagrams with an engine that is running: to start one takes half a second."""
     process, engine = running_engine
     monkeypatch.setattr(
-        engine_thread,
-        "EngineThread",
-        lambda: engine if os.getpid() == process else EngineThread(),
+        engine_thread, "EngineThread", lambda: engine if os.getpid() == process else EngineThread()
     )

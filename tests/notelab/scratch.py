@@ -17,7 +17,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.forked import run_shardbook
+from tests.notelab.in_process import run_shardbook
 from tests.running import run_program
 
 
@@ -146,6 +146,12 @@ def copy_filled(make: Callable[[Path], object], folder: Path) -> None:
     shutil.copytree(_filled_folder(make).name, folder, symlinks=True, dirs_exist_ok=True)
 
 
+@cache
+def commit_of(make: Callable[[Path], object], ref: str) -> str:
+    """Return the commit of a ref in the repository that `make` writes."""
+    return git(Path(_filled_folder(make).name), "rev-parse", ref)
+
+
 @dataclass
 class Scratch:
     """A lab's repository, the repository that it cites, and a cache."""
@@ -202,6 +208,11 @@ class Scratch:
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
 
+    def replace_both(self, old: str, new: str) -> None:
+        """Change the note and its translation; `old` must be in both."""
+        self.replace("note.md", old, new)
+        self.replace("note.es.md", old, new)
+
     def release(self, changes: dict[str, str]) -> None:
         """Commit what the upstream's folder has; pin it, and change both notes as they need."""
         old, self.commit = self.commit, commit_all(self.upstream)
@@ -236,11 +247,7 @@ class Scratch:
 
     def run(self, *arguments: str, mirror: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run the command line as a user would, in the workbook's folder."""
-        environment = {
-            **os.environ,
-            "SHARDBOOK_CACHE": str(self.root / "cache"),
-            "NO_COLOR": "1",
-        }
+        environment = {**os.environ, "SHARDBOOK_CACHE": str(self.root / "cache"), "NO_COLOR": "1"}
         environment.pop("SHARDBOOK_MIRROR_UP", None)
         if mirror:
             environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)

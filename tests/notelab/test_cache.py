@@ -31,9 +31,7 @@ def test_a_cache_file_returns_what_was_put_and_keeps_it_with_new_entries(tmp_pat
     assert again.get("diagram", "a") is None
 
 
-def test_a_damaged_cache_file_returns_sound_entries_or_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_damaged_cache_file_returns_sound_entries_or_nothing(tmp_path: Path) -> None:
     file = tmp_path / "s"
     filled_cache_file(file)
     whole = file.read_bytes()
@@ -44,9 +42,7 @@ def test_a_damaged_cache_file_returns_sound_entries_or_nothing(
         assert CacheFile(file).get("note", "b") is None
 
 
-def test_a_cache_file_of_other_code_is_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_of_other_code_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled_cache_file(tmp_path / "s")
     monkeypatch.setattr(cache, "code_version", lambda: "another")
     assert CacheFile(tmp_path / "s").get("note", "a") is None
@@ -66,9 +62,7 @@ def test_the_code_version_depends_on_the_code_that_reads_files(
     assert version() != before
 
 
-def test_a_large_cache_file_keeps_what_its_last_run_requested(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_cache_keeps_its_last_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_file = filled_cache_file(tmp_path / "s")
     monkeypatch.setattr(cache, "_MAX_BYTES", 1)
     cache_file.get("note", "b")
@@ -78,9 +72,7 @@ def test_a_large_cache_file_keeps_what_its_last_run_requested(
     assert [again.get("note", key) for key in "abc"] == [None, b"two", b"three"]
 
 
-def test_a_fit_is_cached_and_a_misfit_is_not(
-    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_is_cached_and_no_misfit(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch.lock()
     assert scratch.codes() == []
     judged: list[str] = []
@@ -94,9 +86,7 @@ def test_a_fit_is_cached_and_a_misfit_is_not(
     assert any(name.startswith("fits ") for name in cache_file._index)
 
 
-def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
-    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_verdict_has_all_inputs(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scratch.codes() == []
     judged: list[str] = []
     verdict = Judge._judge_citation
@@ -122,9 +112,7 @@ def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
     ] * 2
 
 
-def test_a_cache_folder_that_cannot_be_written_fails_no_check(
-    scratch: Scratch, tmp_path: Path
-) -> None:
+def test_an_unwritable_cache_folder_fails_no_check(scratch: Scratch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     bench = scratch.bench()
     bench.cache = DiskCache(tmp_path / "file")

@@ -10,7 +10,7 @@ import pytest
 
 from notelab.audit.adopt import adopt
 from tests.notelab.audit.test_audit import CODE
-from tests.notelab.forked import run_shardbook
+from tests.notelab.in_process import run_shardbook
 from tests.notelab.scratch import commit_all, copy_filled, git
 
 NOTE = """\

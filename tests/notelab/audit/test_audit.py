@@ -10,7 +10,7 @@ import pytest
 
 from notelab.audit.audit import audit_document, rewrite
 from notelab.errors import NotelabError
-from tests.notelab.forked import run_shardbook
+from tests.notelab.in_process import run_shardbook
 from tests.notelab.scratch import commit_all, copy_filled, git
 
 CODE = '''\

@@ -71,7 +71,7 @@ def test_outside_of_a_repository_only_what_is_near_is_searched(tmp_path: Path) -
     assert default_labs(tmp_path) == [tmp_path / "a"]
 
 
-def test_to_find_the_lab_of_a_note_no_other_note_is_read(
+def test_to_find_a_notes_lab_no_other_is_read(
     spread: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
@@ -104,9 +104,7 @@ def test_a_broken_page_that_lies_elsewhere_is_found_when_handed_over(spread: Scr
         ("README", {}),
     ],
 )
-def test_a_file_leads_to_the_labs_that_hang_on_it(
-    spread: Scratch, file: str, hang: dict[str, bool]
-) -> None:
+def test_a_file_selects_its_labs(spread: Scratch, file: str, hang: dict[str, bool]) -> None:
     (spread.book / "README").touch()
     assert labs(spread, file) == hang
 
@@ -122,9 +120,7 @@ def test_a_pin_of_any_name_and_a_changed_input_fail_the_hook(spread: Scratch) ->
     assert "N404" in spread.run("check", "--quiet", "notes/inputs.json").stdout
 
 
-def test_a_changed_results_page_puts_every_lab_in_question_that_may_quote_it(
-    spread: Scratch,
-) -> None:
+def test_a_changed_results_page_selects_every_lab_that_may_quote_it(spread: Scratch) -> None:
     spread.book.joinpath("notes/RESULTS.md").write_text('| <a id="a"></a> a | **2** |\n')
     spread.replace("note.md", "In lab 02", "In lab 02 [1](../../notes/RESULTS.md#a)")
     done = spread.run("check", "--quiet", "notes/RESULTS.md")

@@ -94,9 +94,7 @@ def test_a_bare_citation_is_proved_in_the_one_source_that_has_the_path(two: Two)
     assert [finding.code for finding in two.check().findings] == []
 
 
-def test_a_bare_citation_never_becomes_another_sources_however_often_it_is_locked(
-    two: Two,
-) -> None:
+def test_a_bare_citation_never_becomes_another_sources_however_often_it_is_locked(two: Two) -> None:
     two.gain()
     two.say(f"\nAnd there `combine` is the same (`other:{BARE}`).\n")
     for _ in range(3):

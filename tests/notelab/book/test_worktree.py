@@ -57,9 +57,7 @@ def note(lab: Lab) -> str:
     return lab.folder.joinpath("note.md").read_text()
 
 
-def test_an_edit_elsewhere_and_a_commit_leave_all_green_and_the_lock_as_it_is(
-    worktree_lab: Lab,
-) -> None:
+def test_an_edit_elsewhere_and_a_commit_change_no_verdict_or_lock(worktree_lab: Lab) -> None:
     lock = worktree_lab.folder.joinpath("citations.lock").read_text()
     edit(worktree_lab, "twice\n", "twice\n\n\ndef more():\n    return 3\n")
     assert find(worktree_lab) == []
@@ -169,9 +167,7 @@ def test_links_labels_and_ranges_follow_a_renamed_file_in_one_run(worktree_lab: 
 
 
 @pytest.mark.parametrize("is_edited", [False, True])
-def test_a_symbol_that_left_its_file_is_found_in_another(
-    worktree_lab: Lab, *, is_edited: bool
-) -> None:
+def test_a_symbol_that_left_its_file_is_found(worktree_lab: Lab, *, is_edited: bool) -> None:
     function = WORK[WORK.index("def add_two") :]
     edit(worktree_lab, function, "")
     text = function.replace("+ 2", "+ number") if is_edited else function
@@ -195,9 +191,7 @@ def test_code_that_changed_names_the_sentence_to_read_again(worktree_lab: Lab) -
     assert worktree_lab.check().findings == []  # it was read again and locked
 
 
-def test_a_line_that_another_function_or_file_has_too_has_not_moved_there(
-    worktree_lab: Lab,
-) -> None:
+def test_a_line_that_also_stands_elsewhere_has_not_moved_there(worktree_lab: Lab) -> None:
     write(worktree_lab, "`add_one` returns its `total` (`pkg/work.py:L6`).")
     worktree_lab.check()
     worktree_lab.root.joinpath("pkg/sums.py").write_text("def f(total):\n    return total\n")
@@ -207,9 +201,7 @@ def test_a_line_that_another_function_or_file_has_too_has_not_moved_there(
     assert [code for code, _ in find(worktree_lab)] == ["N219"]
 
 
-def test_of_several_places_the_one_between_citations_that_moved_as_far_is_taken(
-    worktree_lab: Lab,
-) -> None:
+def test_of_several_places_the_one_that_moved_as_far_is_taken(worktree_lab: Lab) -> None:
     edit(
         worktree_lab,
         "    total = number + 1\n",
@@ -238,9 +230,7 @@ def test_text_at_several_new_places_is_left_to_the_author(worktree_lab: Lab) -> 
     assert fixing.fix({worktree_lab.folder: None}, worktree_lab.bench(), write=True) == ""
 
 
-def test_a_shallow_clone_without_the_old_commits_is_checked_from_the_lock(
-    worktree_lab: Lab, tmp_path: Path
-) -> None:
+def test_a_shallow_clone_is_checked_from_its_lock(worktree_lab: Lab, tmp_path: Path) -> None:
     edit(worktree_lab, "return twice", "return twice  # two")
     commit_all(worktree_lab.root, "newer")
     shallow = tmp_path / "shallow"

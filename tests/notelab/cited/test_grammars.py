@@ -407,10 +407,7 @@ def test_a_kernel_is_judged_and_a_text_is_counted_apart(mixed: Scratch) -> None:
         ("`rings`", "`squares`", "N209"),
     ],
 )
-def test_a_wrong_range_or_name_is_found_in_any_language(
-    mixed: Scratch, old: str, new: str, code: str
-) -> None:
-    for name in ("note.md", "note.es.md"):
-        mixed.replace(name, old, new)
+def test_a_wrong_range_or_name_is_found(mixed: Scratch, old: str, new: str, code: str) -> None:
+    mixed.replace_both(old, new)
     mixed.lock()
     assert mixed.codes() == [code, code]

@@ -79,21 +79,14 @@ def test_the_outline_names_symbols_with_decorators_and_comments() -> None:
 @pytest.mark.parametrize(
     ("start", "end"),
     [
-        ("@decorated", "return delta"),
-        ("def first", "return delta"),
-        ("# Why the limit", "LIMIT = 3"),
-        ("LIMIT = 3", "LIMIT = 3"),
-        ("# why gamma", "    beta"),
-        ("if gamma", "delta = None"),
-        ("class Holder", "async def put"),
-        ("class Holder", 'kind = "holder"'),
-        ("def inner", "return inner"),
-        ("async def put", "async def put"),
-        ("LIMIT = 3", "return delta"),
-        ("def first", "return LIMIT"),
-        ('kind = "holder"', "async def put"),
+        ("@decorated", "return delta"), ("def first", "return delta"),
+        ("# Why the limit", "LIMIT = 3"), ("LIMIT = 3", "LIMIT = 3"), ("# why gamma", "    beta"),
+        ("if gamma", "delta = None"), ("class Holder", "async def put"),
+        ("class Holder", 'kind = "holder"'), ("def inner", "return inner"),
+        ("async def put", "async def put"), ("LIMIT = 3", "return delta"),
+        ("def first", "return LIMIT"), ('kind = "holder"', "async def put"),
     ],
-)
+)  # fmt: skip
 def test_a_range_of_whole_statements_in_one_symbol_fits(start: str, end: str) -> None:
     first, last = row(start), max(n for n, line in enumerate(SOURCE.split("\n"), 1) if end in line)
     assert nearest_range.straddles(FILE, first, last) is None
@@ -122,9 +115,7 @@ def test_a_range_may_not_end_inside_a_statement_or_on_a_comment(end: str) -> Non
         ("return inner", "async def put", "Holder.get"),
     ],
 )
-def test_a_range_may_not_cross_from_one_symbol_into_the_next(
-    start: str, end: str, crossed: str
-) -> None:
+def test_a_range_may_not_cross_into_another_symbol(start: str, end: str, crossed: str) -> None:
     symbol = nearest_range.straddles(FILE, row(start), row(end))
     assert symbol is not None
     assert symbol.name == crossed

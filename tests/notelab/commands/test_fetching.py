@@ -9,9 +9,7 @@ pin = "second-sha.txt"
 """
 
 
-def test_a_source_that_is_named_is_fetched_alone_and_one_that_is_none_is_refused(
-    scratch: Scratch,
-) -> None:
+def test_a_named_source_is_fetched_alone_and_an_unknown_one_refused(scratch: Scratch) -> None:
     every = scratch.run("fetch").stdout
     assert every.startswith("up:pkg/scaler.py")
     assert scratch.run("fetch", "--source", "up").stdout == every
@@ -22,14 +20,11 @@ def test_a_source_that_is_named_is_fetched_alone_and_one_that_is_none_is_refused
     )
 
 
-def test_that_nothing_is_cited_from_a_source_is_said(
-    scratch: Scratch,
-) -> None:
+def test_that_nothing_is_cited_from_a_source_is_said(scratch: Scratch) -> None:
     scratch.write("lab.toml", scratch.read("lab.toml") + SECOND)
     scratch.write("second-sha.txt", f"{scratch.commit}\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`up:pkg/scaler.py:L14-L15`")
-        scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`up:pkg/scaler.py:L22-L25`")
+    scratch.replace_both("`pkg/scaler.py:L14-L15`", "`up:pkg/scaler.py:L14-L15`")
+    scratch.replace_both("`pkg/scaler.py:L22-L25`", "`up:pkg/scaler.py:L22-L25`")
     done = scratch.run("fetch", "--source", "second")
     assert (done.returncode, done.stdout) == (0, "nothing is cited from `second`\n")
     assert done.stderr == ""

@@ -49,13 +49,9 @@ def test_what_is_certain_is_written(lab: Lab, form: str, fixed: str) -> None:
 
 
 UNCERTAIN = [
-    "`pkg/work.py:L600-L4`",
-    "`pkg/work.py:4-6`",
-    "`none.py:4-6`",
-    f"[`work.py:9`]({PERMALINK}/gone.py#L4-L6)",
-    "`pkg/work.py:L9000`",
-    "`pkg/work.py#nothing`",
-]
+    "`pkg/work.py:L600-L4`", "`pkg/work.py:4-6`", "`none.py:4-6`",
+    f"[`work.py:9`]({PERMALINK}/gone.py#L4-L6)", "`pkg/work.py:L9000`", "`pkg/work.py#nothing`",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", UNCERTAIN)
@@ -149,9 +145,7 @@ def test_ranges_that_part_into_two_files_stay_with_their_lock(self_citing_lab: L
     assert not any("--fix" in finding.help for finding in findings)  # it would change nothing
 
 
-def test_an_interrupt_leaves_each_file_old_or_new(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_each_file_old(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.write("`add_one` is `work.py:4-6`")
     before = {path.name: path.read_bytes() for path in lab.folder.iterdir()}
 

@@ -15,9 +15,7 @@ def add_second_lab(scratch: Scratch) -> None:
     shutil.copytree(scratch.lab, second_lab, ignore=shutil.ignore_patterns("up-sha.txt"))
 
 
-def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
-    scratch: Scratch,
-) -> None:
+def test_a_source_that_two_labs_own_is_pinned_only_in_a_named_one(scratch: Scratch) -> None:
     add_second_lab(scratch)
     before = scratch.read("up-sha.txt"), scratch.read("citations.lock")
     done = scratch.run("pin", "up", "v1")
@@ -31,9 +29,7 @@ def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
     assert carried.returncode == 2 and "`shardbook repin up v1 --lab experiments/" in carried.stderr
 
 
-def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(
-    scratch: Scratch,
-) -> None:
+def test_the_help_of_a_missing_pin_is_the_command_that_writes_it(scratch: Scratch) -> None:
     add_second_lab(scratch)
     before = scratch.read("up-sha.txt")
     output = scratch.run("check", "experiments/mine").stdout
@@ -58,7 +54,7 @@ def test_the_help_of_a_citation_that_waits_is_a_command_that_runs(scratch: Scrat
     assert again.returncode == 0 and "1 edited" in again.stdout, again
 
 
-def test_what_the_lab_file_calls_a_pin_goes_with_it_and_back(
+def test_the_lab_files_names_follow_a_pin(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # nobody has such a wheel
@@ -91,9 +87,7 @@ def test_a_commit_is_no_release_and_a_wheel_of_another_one_is_said(
     assert 'release = ""\nwheel = ""' in scratch.read("lab.toml")
 
 
-def test_a_source_shared_by_two_labs_has_one_owner_and_is_pinned_without_asking(
-    scratch: Scratch,
-) -> None:
+def test_a_source_shared_by_two_labs_is_pinned_without_asking(scratch: Scratch) -> None:
     borrower = scratch.book / "experiments/borrower"
     borrower.mkdir()
     text = '[lab]\ntitle = "B"\nsources-from = "../01-scratch"\n'
@@ -102,9 +96,7 @@ def test_a_source_shared_by_two_labs_has_one_owner_and_is_pinned_without_asking(
 
 
 @pytest.mark.parametrize("name", ["up-sha.txt", "citations.lock"])
-def test_a_folder_in_a_files_place_is_named_and_neither_file_is_written(
-    scratch: Scratch, name: str
-) -> None:
+def test_a_folder_in_a_files_place_is_named_in_an_error(scratch: Scratch, name: str) -> None:
     scratch.lab.joinpath(name).unlink()
     scratch.lab.joinpath(name).mkdir()
     done = scratch.run("pin", "up", "v1")

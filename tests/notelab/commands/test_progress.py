@@ -39,9 +39,7 @@ def test_words_and_choices_stand_beside_their_limits(scratch: Scratch, learner_l
     assert "1 of 2 choices, 19 of 120 words" in scratch.run("check", str(learner_lab)).stdout
 
 
-def test_what_a_lab_in_progress_lacks_is_to_do_and_fails_only_who_asks_for_it(
-    scratch: Scratch, learner_lab: Path
-) -> None:
+def test_what_a_lab_in_progress_lacks_is_to_do(scratch: Scratch, learner_lab: Path) -> None:
     (learner_lab / "up-sha.txt").unlink()
     done = scratch.run("check")
     assert done.returncode == 0, done
@@ -64,18 +62,14 @@ def test_what_is_wrong_in_it_is_a_finding_all_the_same(scratch: Scratch, learner
     assert line.startswith("experiments/mine/note.md:") and " N208 " in line
 
 
-def test_a_finished_lab_that_lacks_something_is_red_beside_it(
-    scratch: Scratch, learner_lab: Path
-) -> None:
+def test_a_finished_lab_that_lacks_something_is_red(scratch: Scratch, learner_lab: Path) -> None:
     assert learner_lab.is_dir()
     scratch.replace("note.md", "## Connect the dots", "## Something else")
     done = scratch.run("check")
     assert done.returncode == 1 and "experiments/01-scratch/note.md:1:1 N109" in done.stdout
 
 
-def test_after_the_last_finding_it_says_what_comes_next(
-    scratch: Scratch, learner_lab: Path
-) -> None:
+def test_after_the_last_finding_comes_the_next_step(scratch: Scratch, learner_lab: Path) -> None:
     write(learner_lab, WRITTEN, "\nIn lab 02 the same count is what we measure.\n")
     assert "next:" not in scratch.run("check", "experiments/mine").stdout
     assert scratch.run("lock", "experiments/mine").returncode == 0
@@ -98,9 +92,7 @@ def test_after_the_last_finding_it_says_what_comes_next(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_a_watch_checks_again_after_each_save_also_of_a_lab_file_broken_for_a_while(
-    scratch: Scratch,
-) -> None:
+def test_a_watch_checks_again_after_each_save_also_of_a_broken_lab_file(scratch: Scratch) -> None:
     environment = {
         **os.environ,
         "SHARDBOOK_CACHE": str(scratch.root / "cache"),

@@ -34,9 +34,7 @@ def test_a_new_reading_lab_asks_what_the_finished_one_does_and_lacks_what_is_to_
     assert sum(note.words + note.choices for note in report.notes) == 0
 
 
-def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
-    scratch: Scratch,
-) -> None:
+def test_a_bare_name_goes_beside_the_other_labs_with_the_next_step(scratch: Scratch) -> None:
     done = scratch.run("new", "mine", "--from", "01-scratch", "--language", "es")
     assert done.returncode == 0, done
     *_, following = done.stdout.splitlines()
@@ -58,18 +56,14 @@ def test_a_new_lab_compares_with_the_same_earlier_pages(scratch: Scratch) -> Non
     assert load(scratch.root / "mine").file.lab.before == []
 
 
-def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
-    scratch: Scratch,
-) -> None:
+def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(scratch: Scratch) -> None:
     done = scratch.run("new", "../mine", "--from", "01-scratch")
     assert done.returncode == 0, done
     assert "solution" not in (scratch.root / "mine/lab.toml").read_text("utf-8")
     assert scratch.run("check", "../mine").returncode == 1
 
 
-def test_a_lab_in_another_language_has_english_hints_and_a_heading_to_fill_in(
-    scratch: Scratch,
-) -> None:
+def test_a_lab_in_another_language_has_hints_and_a_heading_to_fill(scratch: Scratch) -> None:
     done = scratch.run("new", "mine", "--from", "01-scratch", "--language", "fr")
     assert done.returncode == 0, done
     new_lab = scratch.book / "experiments/mine"
@@ -87,9 +81,7 @@ def test_a_lab_in_another_language_has_english_hints_and_a_heading_to_fill_in(
     assert "N111" in checked.stdout and "N109" not in checked.stdout
 
 
-def test_a_lab_about_a_repository_without_a_commit_says_what_to_do(
-    scratch: Scratch, tmp_path: Path
-) -> None:
+def test_a_repository_without_a_commit_says_what_to_do(scratch: Scratch, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     done = scratch.run("new", str(tmp_path / "mine"), "--repo", ".")
     assert done.returncode == 2 and "hint: commit something first" in done.stderr
@@ -170,9 +162,7 @@ def test_a_lab_that_cannot_be_started_says_why_and_leaves_nothing(
     assert [path.name for path in scratch.lab.parent.iterdir()] == ["01-scratch"]
 
 
-def test_a_lab_about_any_repository_is_pinned_and_lies_where_it_is_told_to(
-    scratch: Scratch,
-) -> None:
+def test_a_lab_about_any_repository_is_pinned_where_it_is_made(scratch: Scratch) -> None:
     url = "https://example.invalid/group/up.git"
     elsewhere = scratch.root / "elsewhere"
     done = scratch.run("new", str(elsewhere), "--repo", url, "--ref", "v1")

@@ -58,9 +58,7 @@ def test_a_terminal_of_80_columns_shows_it_without_a_line_of_source(scratch: Scr
     assert not [line for line in UPSTREAM.splitlines() if len(line) > 8 and line in done.stdout]
 
 
-def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
-    scratch: Scratch, committed_lab: Path
-) -> None:
+def test_the_page_is_written_over_nothing_but_itself(scratch: Scratch, committed_lab: Path) -> None:
     page = committed_lab / "comparison.md"
     for _ in range(2):
         assert scratch.run("compare", "--page").returncode == 0
@@ -77,17 +75,13 @@ def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
     assert page.read_text("utf-8") == text
 
 
-def test_where_no_choice_is_written_yet_nothing_is_shown(
-    scratch: Scratch, learner_lab: Path
-) -> None:
+def test_without_a_choice_nothing_is_shown(scratch: Scratch, learner_lab: Path) -> None:
     done = scratch.run("compare", str(learner_lab))
     assert (done.returncode, done.stdout) == (2, "")
     assert "no choice with a citation yet" in done.stderr
 
 
-def test_the_solution_stays_closed_until_the_labs_own_minimum_is_committed(
-    scratch: Scratch, committed_lab: Path
-) -> None:
+def test_the_solution_waits_for_the_labs_minimum(scratch: Scratch, committed_lab: Path) -> None:
     note = committed_lab / "note.md"
     note.write_text(note.read_text("utf-8").replace("- **My start.**", "**My start.**"), "utf-8")
     git(scratch.book, "commit", "-qam", "one choice less")
@@ -110,7 +104,7 @@ def test_of_what_is_missed_the_labs_candidates_are_listed_and_the_rest_counted(
 
 
 @pytest.mark.parametrize("state", ["changed", "staged", "untracked", "ignored"])
-def test_notes_that_are_not_committed_are_compared_with_nothing(
+def test_uncommitted_notes_are_not_compared(
     scratch: Scratch, committed_lab: Path, state: str
 ) -> None:
     note = committed_lab / "note.md"
@@ -143,9 +137,7 @@ def test_what_a_strangers_repository_would_have_git_run_is_not_run(scratch: Scra
     assert not trace.exists()
 
 
-def test_outside_of_a_repository_it_says_how_to_commit(
-    scratch: Scratch, committed_lab: Path
-) -> None:
+def test_outside_a_repository_it_says_how_to_commit(scratch: Scratch, committed_lab: Path) -> None:
     away = scratch.root / "away"
     away.mkdir()
     for name in ("01-scratch", "mine"):
@@ -178,9 +170,7 @@ def test_without_a_solution_it_says_what_lab_toml_lacks(
     assert done.returncode == 2 and message in done.stderr, done
 
 
-def test_a_solution_read_at_another_commit_is_compared_and_said(
-    scratch: Scratch, committed_lab: Path
-) -> None:
+def test_a_solution_at_another_commit_is_compared(scratch: Scratch, committed_lab: Path) -> None:
     (scratch.upstream / "pkg/new.py").write_text("x = 1\n")
     commit_all(scratch.upstream, "two")
     assert scratch.run("pin", "up", "main", "--lab", str(committed_lab)).returncode == 0

@@ -61,7 +61,7 @@ def test_what_is_no_file_is_refused_by_its_kind(tmp_path: Path, kind: str, make:
 
 @Kind
 @pytest.mark.parametrize("name", ["lab.toml", "citations.lock"])
-def test_a_lab_file_or_lock_that_is_no_file_ends_the_command(
+def test_a_lab_file_or_lock_must_be_a_file(
     scratch: Scratch, name: str, kind: str, make: Make
 ) -> None:
     put(scratch, name, make)
@@ -82,9 +82,7 @@ def test_a_pin_that_is_no_file_is_a_finding(scratch: Scratch, kind: str, make: M
 
 @Kind
 @pytest.mark.parametrize("name", ["note.md", "note.es.md", "more.md"])
-def test_a_page_that_is_no_file_is_a_finding(
-    scratch: Scratch, name: str, kind: str, make: Make
-) -> None:
+def test_a_page_must_be_a_file(scratch: Scratch, name: str, kind: str, make: Make) -> None:
     scratch.replace("lab.toml", 'title = "Scratch"', 'title = "Scratch"\npages = ["*.md"]')
     put(scratch, name, make)
     if kind == "device" and name == "note.md":
@@ -99,9 +97,7 @@ def test_a_page_that_is_no_file_is_a_finding(
 
 
 @Kind
-def test_a_results_pages_input_that_is_no_file_is_another_than_it_was(
-    scratch: Scratch, kind: str, make: Make
-) -> None:
+def test_a_results_pages_input_must_be_a_file(scratch: Scratch, kind: str, make: Make) -> None:
     put(scratch, "in.json", make)
     input_line = f"<!-- generated from in.json sha256:{'0' * 64} -->"
     scratch.write("RESULTS.md", f'{input_line}\n\n<a id="r"></a> **1**\n')
@@ -145,9 +141,7 @@ def link_outside(scratch: Scratch, name: str) -> Path:
 
 
 @pytest.mark.parametrize(("name", "page"), [("link.md", "link.md"), ("linked", "linked/page.md")])
-def test_a_page_whose_link_leaves_the_repository_is_a_finding_and_not_read(
-    scratch: Scratch, name: str, page: str
-) -> None:
+def test_a_page_linked_from_outside_is_not_read(scratch: Scratch, name: str, page: str) -> None:
     link_outside(scratch, name)
     (finding,) = scratch.check().findings
     assert finding.filename.endswith(f"01-scratch/{page}")

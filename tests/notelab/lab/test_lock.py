@@ -58,7 +58,7 @@ def test_what_is_dumped_is_loaded_back(scratch: Scratch) -> None:
         ("[" * 100_000, "not a lock file"),
     ],
 )
-def test_a_lock_that_is_none_ends_the_command_and_is_left_as_it_was(
+def test_a_false_lock_is_refused_and_left_as_it_was(
     scratch: Scratch, text: str, message: str
 ) -> None:
     scratch.write("citations.lock", text)
@@ -85,8 +85,7 @@ def test_relocking_from_the_store_alone_never_weakens_a_proof(scratch: Scratch) 
 
 
 def test_the_lock_records_what_resolves_and_judges_nothing(scratch: Scratch) -> None:
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "L14-L15", "L15-L17")
+    scratch.replace_both("L14-L15", "L15-L17")
     relocked = scratch.lock()
     assert "pkg/scaler.py:L15-L17" in relocked.lock.citations["up"]
     codes = {finding.code for finding in check_lab(scratch.lab, scratch.bench()).findings}

@@ -26,9 +26,7 @@ def works(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_diagram_that_draws_is_read_with_its_type_and_all_its_labels(
-    engine: Engine, name: str
-) -> None:
+def test_a_diagram_that_draws_is_read_with_type_and_labels(engine: Engine, name: str) -> None:
     text, kind, labels = VALID[name]
     parsed = engine.parse(text)
     assert (parsed.error, parsed.line, parsed.ok, parsed.type) == (None, None, True, kind)
@@ -81,14 +79,11 @@ def test_styles_links_and_identifiers_are_no_labels(engine: Engine) -> None:
     ("written", "seen"),
     [
         ('"`**bold** and _slanted_ text`"', "bold and slanted text"),
-        ('"one<br/>two<br>three"', "one two three"),
-        ('"one\ntwo"', "one two"),
-        ('"a #35;1 #lt;b#gt; &amp; c"', "a #1 <b> & c"),
-        ('"x_1 * y_2 * z"', "x_1 * y_2 * z"),
-        ('"600 GB/s ①"', "600 GB/s ①"),
-        ('"😀"', "😀"),
+        ('"one<br/>two<br>three"', "one two three"), ('"one\ntwo"', "one two"),
+        ('"a #35;1 #lt;b#gt; &amp; c"', "a #1 <b> & c"), ('"x_1 * y_2 * z"', "x_1 * y_2 * z"),
+        ('"600 GB/s ①"', "600 GB/s ①"), ('"😀"', "😀"),
     ],
-)
+)  # fmt: skip
 def test_a_label_is_read_as_it_is_drawn(engine: Engine, written: str, seen: str) -> None:
     assert engine.parse(f"flowchart LR\n a[{written}]\n").labels == [seen]
 
@@ -108,9 +103,7 @@ def test_carriage_returns_do_not_move_a_line(engine: Engine) -> None:
         assert engine.parse(text.replace("\n", "\r\n")).line == line
 
 
-def test_a_rule_that_may_match_later_in_the_text_is_not_taken_for_an_anchored_one(
-    engine: Engine,
-) -> None:
+def test_a_rule_that_may_match_later_is_not_taken_for_an_anchored_one(engine: Engine) -> None:
     context: Any = engine._context
     answer = context.eval('JSON.stringify(["xb".match(/^(?:a)|b/), "xb".match(/^(?:b)/)])')
     assert answer == '[["b"],null]'
@@ -132,8 +125,9 @@ SETTINGS = """
 """
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.ci)])
 def test_settings_copied_quickly_are_those_that_mermaid_copies(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     bundle = BUNDLE.read_text("utf-8")
     assert engine_module._speed_up(bundle).count("standIn.merge(") == 1
@@ -142,7 +136,7 @@ def test_settings_copied_quickly_are_those_that_mermaid_copies(
     configs: list[str] = [each_engine._context.eval(SETTINGS) for each_engine in (engine, slow)]
     assert configs[0] == configs[1]
     assert '"b":[1,null,[2],[2]],' in configs[0]
-    for text, *_ in (*VALID.values(), *BROKEN.values()):
+    for text, *_ in (*VALID.values(), *BROKEN.values())[::step]:
         assert engine.parse(text) == slow.parse(text)
 
 
@@ -207,7 +201,7 @@ def test_a_runaway_diagram_is_bounded_and_the_next_is_read(
     assert works(engine)
 
 
-def test_a_diagram_out_of_time_is_not_worth_remembering(
+def test_a_diagram_out_of_time_is_unsettled(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "SECONDS", 0.05)
@@ -215,9 +209,7 @@ def test_a_diagram_out_of_time_is_not_worth_remembering(
     assert not parsed.settled and "s to parse" in (parsed.error or "")
 
 
-def test_a_diagram_out_of_memory_is_refused_and_the_next_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_diagram_out_of_memory_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     context: Any = engine._context
     context.set_memory_limit(context.memory()["memory_used_size"] + (1 << 20))
@@ -249,9 +241,7 @@ def test_a_type_that_mermaid_does_not_hold_is_said_to_be_unchecked(engine: Engin
     assert "can't be checked" in (engine.parse("zenuml\n A.b()\n").error or "")
 
 
-def test_without_the_script_engine_the_fault_says_how_to_mend_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_an_engine_the_fault_says_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

@@ -17,26 +17,18 @@ def test_a_title_is_bold_however_it_is_written(opening: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("\n", "\r\n"),
-        ("- **", "-   **"),
-        ("- **", "-\t**"),
+        ("\n", "\r\n"), ("- **", "-   **"), ("- **", "-\t**"),
         ("# A scratch note\n", "A scratch note\n==============\n"),
         ("## Connect the dots\n", "Connect the dots\n----------------\n"),
         ("## Connect the dots", "## Connect the dots ##"),
         ("`pkg/scaler.py:L14-L15`", "*`pkg/scaler.py:L14-L15`*"),
         ("`pkg/scaler.py:L14-L15`", "([`pkg/scaler.py:L14-L15`](https://example.invalid))"),
-        ("`pkg/scaler.py:L14-L15`", "`` pkg/scaler.py:L14-L15 ``"),
-        ("`uses`", "**`uses`**"),
-        ("`uses`", "`self.uses += 1`"),
-        ("- **Two", "\n- **Two"),
-        ("first, so", "first,  \n  so"),
-        ("first, so", "first,\n\n  so"),
-        ("\n## Connect", "\n* * *\n\n## Connect"),
-        ("In lab 02", "In *lab 02*"),
-        ("In lab 02", "In lab\n02"),
-        ("title: A", "\ntitle: A"),
+        ("`pkg/scaler.py:L14-L15`", "`` pkg/scaler.py:L14-L15 ``"), ("`uses`", "**`uses`**"),
+        ("`uses`", "`self.uses += 1`"), ("- **Two", "\n- **Two"), ("first, so", "first,  \n  so"),
+        ("first, so", "first,\n\n  so"), ("\n## Connect", "\n* * *\n\n## Connect"),
+        ("In lab 02", "In *lab 02*"), ("In lab 02", "In lab\n02"), ("title: A", "\ntitle: A"),
     ],
-)
+)  # fmt: skip
 def test_ordinary_markdown_is_no_finding(scratch: Scratch, old: str, new: str) -> None:
     assert old in scratch.read("note.md")
     text = scratch.read("note.md").replace(old, new)

@@ -69,10 +69,7 @@ def test_all_labs_of_a_run_share_one_budget(scratch: Scratch, clock: Clock) -> N
 
 def test_a_diagram_beyond_the_budget_is_a_finding(scratch: Scratch, clock: Clock) -> None:
     clock.cost = 5.0
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(
-            name, "\n## ", "\n```mermaid\ngantt\n```\n\n```mermaid\ngantt\n a\n```\n\n## "
-        )
+    scratch.replace_both("\n## ", "\n```mermaid\ngantt\n```\n\n```mermaid\ngantt\n a\n```\n\n## ")
     # The translation has the same two; each text is parsed once.
     assert sorted(scratch.codes()) == ["N302", "N302", "N307", "N307"]
     assert clock.parsed == 1
@@ -110,7 +107,7 @@ def test_code_spans_that_never_close_cost_a_look_each() -> None:
         ),
     ],
 )
-def test_a_character_that_nobody_sees_is_a_finding_at_its_place(
+def test_an_unseen_character_is_found_at_its_place(
     scratch: Scratch, hidden: str, place: str
 ) -> None:
     if place.startswith("```"):

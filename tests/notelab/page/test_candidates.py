@@ -27,9 +27,7 @@ MOVED = [
 
 
 @pytest.mark.parametrize(("written", "around", "moved"), MOVED)
-def test_a_candidate_is_written_for_another_place_in_its_own_form(
-    written: str, around: str, moved: str
-) -> None:
+def test_a_candidate_moves_in_its_own_form(written: str, around: str, moved: str) -> None:
     text = f"# T\n\nThe name `b` é: {around.format(written)} and more.\n"
     [candidate] = find_candidates(text)
     assert (candidate.written, candidate.citation.first) == (written, 4)

@@ -20,7 +20,7 @@ from notelab.page.reading import read
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import commit_all, copy_filled, git
+from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
 
 WORK = '''\
 """Work."""
@@ -104,12 +104,11 @@ class Lab:
 def make_lab(root: Path, write_source: Callable[[Path], None], ref: str) -> Lab:
     """Return a lab below `root` that cites, at `ref`, the repository that `write_source` makes."""
     copy_filled(write_source, root / "source")
-    commit = git(root / "source", "rev-parse", ref)
-    new_lab = Lab(root / "book", root / "source", commit)
+    new_lab = Lab(root / "book", root / "source", commit_of(write_source, ref))
     (new_lab.root / ".git").mkdir(parents=True)
     new_lab.folder.mkdir()
     new_lab.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
-    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{new_lab.commit}\n")
     return new_lab
 
 
@@ -124,12 +123,11 @@ def self_citing_lab(tmp_path: Path) -> Lab:
     """Return a lab that cites the repository that holds the lab."""
     root = tmp_path / "book"
     copy_filled(_source, root)
-    commit = git(root, "rev-parse", "v1.0")
-    new_lab = Lab(root, tmp_path / "none", commit)
+    new_lab = Lab(root, tmp_path / "none", commit_of(_source, "v1.0"))
     new_lab.folder.mkdir()
     table = '[lab]\ntitle = "Own"\n\n[sources.s]\npath = "."\npin = "s-sha.txt"\n'
     new_lab.folder.joinpath("lab.toml").write_text(table + '\n[notes."note.md"]\nsources = ["s"]\n')
-    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{new_lab.commit}\n")
     return new_lab
 
 
@@ -261,33 +259,22 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("form", "code", "message"), REFUSED)
-def test_a_form_that_nothing_resolves_is_a_finding(
-    lab: Lab, form: str, code: str, message: str
-) -> None:
+def test_an_unresolved_form_is_a_finding(lab: Lab, form: str, code: str, message: str) -> None:
     findings = [finding for finding in lab.judge(form).findings if finding.code == code]
     assert findings and message in findings[0].message
 
 
 NO_CITATION = [
-    "version 4:6 of `pkg/work.py`",
-    "`pkg/work.py`, which has 11 lines",
-    f"[the file]({PERMALINK}/work.py)",
-    f"[`pkg/work.py`]({PERMALINK}/work.py)",
-    "https://example.org/o/s/tree/@SHA@/pkg",
-    "https://docs.example.org/guide.html#l12",
+    "version 4:6 of `pkg/work.py`", "`pkg/work.py`, which has 11 lines",
+    f"[the file]({PERMALINK}/work.py)", f"[`pkg/work.py`]({PERMALINK}/work.py)",
+    "https://example.org/o/s/tree/@SHA@/pkg", "https://docs.example.org/guide.html#l12",
     "https://example.org/o/s/issues/12#issuecomment-9000",
-    "[a page](https://example.org/handbook.md#section-2)",
-    "`node.js:18`",
-    "node.js:18, 20",
-    "`tests/test_work.py::test_add`",
-    "`np.float32:4`",
-    "`docker.io/x:12`",
-    "`a/b:3`",
+    "[a page](https://example.org/handbook.md#section-2)", "`node.js:18`", "node.js:18, 20",
+    "`tests/test_work.py::test_add`", "`np.float32:4`", "`docker.io/x:12`", "`a/b:3`",
     "`localhost:8080` and `db.internal:5432` and `localhost:5000/img:3`",
-    '`File "x.py", line 3` and File "x.py", line 3, in f',
-    r"`C:\x.py:12` and C:\x.py:12",
+    '`File "x.py", line 3` and File "x.py", line 3, in f', r"`C:\x.py:12` and C:\x.py:12",
     "`C:/x.py:12` and C:/x.py:12",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", NO_CITATION)
@@ -298,14 +285,10 @@ def test_what_is_no_citation_is_neither_judged_nor_counted(lab: Lab, form: str) 
 
 
 SEVERAL = [
-    "`pkg/work.py:4-6, 9-11`",
-    "pkg/work.py:4-6, 9-11 show both",
-    "`pkg/work.py:4-6`, `:9-11`",
-    "`pkg/work.py:4-6` and `:9-11`",
-    "pkg/work.py:4-6, :9-11",
-    "pkg/work.py#L4-L6, #L9-L11",
+    "`pkg/work.py:4-6, 9-11`", "pkg/work.py:4-6, 9-11 show both", "`pkg/work.py:4-6`, `:9-11`",
+    "`pkg/work.py:4-6` and `:9-11`", "pkg/work.py:4-6, :9-11", "pkg/work.py#L4-L6, #L9-L11",
     "**pkg/work.py**:4-6; :9-11",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", SEVERAL)
@@ -331,9 +314,7 @@ UNJUDGED = [
 
 
 @pytest.mark.parametrize("text", UNJUDGED)
-def test_a_known_path_with_lines_near_by_is_counted_and_strictly_refused(
-    lab: Lab, text: str
-) -> None:
+def test_a_known_path_with_lines_near_by_is_only_strictly_refused(lab: Lab, text: str) -> None:
     paragraph = f"`pkg/work.py:L4-L6` is `add_one`.\n\nAbout `add_one`: {text}."
     lab.write(paragraph)
     counted, strict = lab.check(), lab.check(strict=True)
@@ -360,10 +341,7 @@ def test_lines_of_a_citation_near_by_are_its_own(lab: Lab) -> None:
 
 @pytest.mark.parametrize(
     "front",
-    [
-        "read: https://example.org/o/s/blob/@SHA@/pkg/work.py#L4-L6\n",
-        "read: pkg/work.py:L4-L6\n",
-    ],
+    ["read: https://example.org/o/s/blob/@SHA@/pkg/work.py#L4-L6\n", "read: pkg/work.py:L4-L6\n"],
 )
 def test_a_citation_in_the_front_matter_is_refused(lab: Lab, front: str) -> None:
     lab.write("`add_one` is `pkg/work.py:L4-L6`.", front)
@@ -375,9 +353,7 @@ def test_a_file_in_the_front_matter_must_be_there(lab: Lab) -> None:
     assert [(finding.code, finding.span.row) for finding in lab.check().findings] == [("N232", 5)]
 
 
-def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(
-    self_citing_lab: Lab,
-) -> None:
+def test_a_link_from_the_page_is_read_in_the_same_repository(self_citing_lab: Lab) -> None:
     report = self_citing_lab.judge("[code](../pkg/work.py#L4-L6)")
     assert report.findings == []
     assert [note.proved for note in report.notes] == [1]
@@ -414,9 +390,7 @@ def test_a_form_of_ones_own_repository_is_read(self_citing_lab: Lab, form: str, 
     assert lock and list(lock.citations["s"]) == [place]
 
 
-def test_a_link_to_ones_own_branch_is_a_finding_once_the_branch_has_moved(
-    self_citing_lab: Lab,
-) -> None:
+def test_a_link_to_ones_own_branch_is_a_finding_once_it_moved(self_citing_lab: Lab) -> None:
     lab = self_citing_lab
     git(lab.root, "remote", "add", "origin", "git@code.example:o/own.git")
     lab.folder.joinpath("s-sha.txt").write_text(f"{git(lab.root, 'rev-parse', 'HEAD')}\n")

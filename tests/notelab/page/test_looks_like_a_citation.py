@@ -13,10 +13,7 @@ def read_citations(text: str) -> list[tuple[str, str]]:
     return [(citation.text, citation.problem) for citation in read(f"{FRONT}{text}\n").citations]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[here](a.py#L15-17-19)", "`a.py:L15-`", "`as a.py:L15 says`"],
-)
+@pytest.mark.parametrize("text", ["[here](a.py#L15-17-19)", "`a.py:L15-`", "`as a.py:L15 says`"])
 def test_a_citation_in_a_form_that_is_not_read_is_refused(text: str) -> None:
     citations = read_citations(f"See {text} there.")
     assert len(citations) == 1, citations
@@ -26,41 +23,16 @@ def test_a_citation_in_a_form_that_is_not_read_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "`a.py`:L15",
-        "`a.py`:15",
-        "`a.py`#L15-L20",
-        "`a.py` line 15",
-        "`a.py`, lines 15-20",
-        "`a.py` (line 15)",
-        "`a.py` L15",
-        "`a.py` at line 15",
-        "lines 15–20 of `a.py`",
-        "line 15 in `a.py`",
-        "`a.py`, línea 15",
-        "la línea 15 de `a.py`",
-        "a.py:L15",
-        "pkg/a.py:15",
-        "pkg/a.py:15:3",
-        "pkg/a.py#L15",
-        "a.py line 15",
-        "a.py, lines 15 to 20",
-        "a.py (line 15)",
-        "<b>pkg/a.py:15</b>",
-        "**a.py**:15",
-        "[[a.py#L15]]",
-        "`app/[id]/a.py:15`",
-        "`a.py:15:3`",
-        '`"a.py:L15"`',
-        "`'a.py:15'`",
-        "`(a.py:L15)`",
-        "`a.py line 15`",
-        "`a.py, lines 15-20`",
-        "`a.py, línea 15`",
-        "[here](a.py#L15)",
-        "[here](../../pkg/a.py#L15-L20)",
-        "<a href='../a.py#L15'>here</a>",
+        "`a.py`:L15", "`a.py`:15", "`a.py`#L15-L20", "`a.py` line 15", "`a.py`, lines 15-20",
+        "`a.py` (line 15)", "`a.py` L15", "`a.py` at line 15", "lines 15–20 of `a.py`",
+        "line 15 in `a.py`", "`a.py`, línea 15", "la línea 15 de `a.py`", "a.py:L15",
+        "pkg/a.py:15", "pkg/a.py:15:3", "pkg/a.py#L15", "a.py line 15", "a.py, lines 15 to 20",
+        "a.py (line 15)", "<b>pkg/a.py:15</b>", "**a.py**:15", "[[a.py#L15]]",
+        "`app/[id]/a.py:15`", "`a.py:15:3`", '`"a.py:L15"`', "`'a.py:15'`", "`(a.py:L15)`",
+        "`a.py line 15`", "`a.py, lines 15-20`", "`a.py, línea 15`", "[here](a.py#L15)",
+        "[here](../../pkg/a.py#L15-L20)", "<a href='../a.py#L15'>here</a>",
     ],
-)
+)  # fmt: skip
 def test_a_citation_in_an_honest_form_is_read(text: str) -> None:
     [citation] = read(f"{FRONT}See {text} there.\n").citations
     assert (citation.path.endswith("a.py"), citation.first, citation.problem) == (True, 15, "")
@@ -69,24 +41,17 @@ def test_a_citation_in_an_honest_form_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "`a.py` has 15 lines",
-        "`a.py` and 15 others",
-        "`a.py`: 15 functions of it",
-        "in Python 3.11, line 15 of the output",
-        "at 10:15, and e.g. line 4",
-        "15 lines of `a.py`",
-        "v2.13.0:12 is a tag",
-        "`x[1:2]` and `d['a/b']:3` and `{'a.py': 1}`",
+        "`a.py` has 15 lines", "`a.py` and 15 others", "`a.py`: 15 functions of it",
+        "in Python 3.11, line 15 of the output", "at 10:15, and e.g. line 4", "15 lines of `a.py`",
+        "v2.13.0:12 is a tag", "`x[1:2]` and `d['a/b']:3` and `{'a.py': 1}`",
         "[a page](a.md#lines-of-code) and [a row](RESULTS.md#l15-x)",
-        "https://host.example/a/b/blob/main/a.py without lines",
-        "the ratio 1.5/3:15",
+        "https://host.example/a/b/blob/main/a.py without lines", "the ratio 1.5/3:15",
         "localhost:8000 and example.org:443",
         "`127.0.0.1:29500`, `localhost:80` and `example.com:443`",
-        "`torch.norm L2`, the norm:L2 and 10:30",
-        "<http://host/a.py:L1>",
+        "`torch.norm L2`, the norm:L2 and 10:30", "<http://host/a.py:L1>",
         "`a.b::c`, `{k: L2}` and `shape (4, 8)`",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_citation_is_left_alone(text: str) -> None:
     assert read_citations(f"See {text} there.") == []
 

@@ -10,10 +10,12 @@ def words(body: str) -> int:
     return reading.read(body).words
 
 
-def test_words_are_tokens_with_a_letter_or_digit_in_bullets_and_paragraphs() -> None:
+def test_words_have_a_letter_or_digit_in_bullets_paragraphs_html_and_tables() -> None:
     assert words("one two - three, 4 —") == 4
     assert words("- **bold title.** and `code_name` here") == 5
     assert words("niño añadió 3×2 ≤ x") == 4
+    assert words("<div>one two</div>\n") == 2
+    assert words("| a | b |\n|---|---|\n| c | d |\n") == 4
 
 
 def test_front_matter_headings_fences_comments_and_citations_are_not_words() -> None:
@@ -24,20 +26,11 @@ def test_front_matter_headings_fences_comments_and_citations_are_not_words() -> 
     assert words(page) == 3
 
 
-def test_words_in_html_and_tables_do_count() -> None:
-    assert words("<div>one two</div>\n") == 2
-    assert words("| a | b |\n|---|---|\n| c | d |\n") == 4
-
-
 def test_only_top_level_dashes_are_choices_and_their_sub_bullets_belong_to_them() -> None:
     note = reading.read("- **A.** one\n  - inner two\n- **B** three\n\n* not a choice\n")
     assert [choice.title for choice in note.choices] == ["A.", "B"]
     assert [choice.words for choice in note.choices] == [4, 2]
-
-
-def test_a_bold_word_later_on_is_no_title() -> None:
-    note = reading.read("- some **bold** word\n")
-    assert note.choices[0].title == ""
+    assert reading.read("- some **bold** word\n").choices[0].title == ""
 
 
 def test_a_citation_knows_its_place_also_after_escapes_and_in_a_table() -> None:
@@ -84,13 +77,10 @@ def test_front_matter_is_data_alone() -> None:
     assert [(row.source, row.prefix) for row in note.front.commits] == [("up", "0055123")]
 
 
-def test_front_matter_that_is_no_yaml_says_where() -> None:
+def test_front_matter_that_is_no_yaml_or_no_table_is_a_problem() -> None:
     front = reading.read("---\ntitle: a\n  b: [\n---\n").front
     assert "not YAML" in front.problem
     assert front.span.row in (2, 3, 4)
-
-
-def test_front_matter_that_is_no_table_is_a_problem() -> None:
     assert "not a table" in reading.read("---\n- title\n---\n").front.problem
 
 
@@ -104,41 +94,14 @@ def test_a_link_to_lines_in_an_unknown_form_cites_no_lines() -> None:
     st.lists(
         st.sampled_from(
             [
-                "- ",
-                "**",
-                "`",
-                "``",
-                "a/b.py:L1-L2",
-                "\n",
-                "\n\n",
-                "# ",
-                "```mermaid\n",
-                "<!--",
-                "-->",
-                "|",
-                "---",
-                "---\n",
-                "[",
-                "](",
-                ")",
-                "![",
-                "<img",
-                ">",
-                "\\",
-                "*",
-                "x y",
-                "\t",
-                "\x00",
-                "é",
-                "&amp;",
-                "1. ",
-                "title: a",
-                "> ",
+                "- ", "**", "`", "``", "a/b.py:L1-L2", "\n", "\n\n", "# ", "```mermaid\n", "<!--",
+                "-->", "|", "---", "---\n", "[", "](", ")", "![", "<img", ">", "\\", "*", "x y",
+                "\t", "\x00", "é", "&amp;", "1. ", "title: a", "> ",
             ]
         ),
         max_size=40,
     ).map("".join)
-)
+)  # fmt: skip
 def test_reading_never_raises_whatever_the_markdown(text: str) -> None:
     note = reading.read(text)
     rows = text.count("\n") + 1

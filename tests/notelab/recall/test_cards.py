@@ -75,9 +75,7 @@ def test_a_number_card_without_its_number_in_bold_first_says_how(answer: str) ->
     assert "768 KiB" in raised.value.hint
 
 
-def test_a_card_rests_on_what_it_cites_and_else_on_all_that_its_page_cites(
-    scratch: Scratch,
-) -> None:
+def test_a_card_rests_on_its_citations_or_on_those_of_its_page(scratch: Scratch) -> None:
     scratch.write("note.md", scratch.read("note.md") + CARDS)
     scratch.lock()
     citing, uncited = collect(scratch)

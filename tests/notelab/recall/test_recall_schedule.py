@@ -66,18 +66,8 @@ def test_an_answer_is_judged_alike(script: Call, expected: str) -> None:
     right = quantity.read(expected)
     assert right
     for number in (
-        "7",
-        "7.0",
-        "7,34",
-        "7 340 032",
-        "16",
-        "1,6e1",
-        "108",
-        "8",
-        "976",
-        "9.76e2",
-        "x",
-    ):
+        "7", "7.0", "7,34", "7 340 032", "16", "1,6e1", "108", "8", "976", "9.76e2", "x",
+    ):  # fmt: skip
         for unit in ("", " B", "MiB", " MB", " gb", " ranks", " bytes.", " kib"):
             typed = quantity.read(number + unit)
             seen = script("quantity", number + unit)
@@ -108,11 +98,7 @@ EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "json"),
-        ("{", "json"),
-        ("[]", "format"),
-        ("null", "format"),
-        ("{}", "format"),
+        ("", "json"), ("{", "json"), ("[]", "format"), ("null", "format"), ("{}", "format"),
         (json.dumps(EXPORT | {"version": 2}), "version"),
         (json.dumps(EXPORT | {"version": "1"}), "version"),
         (json.dumps(EXPORT | {"reviews": {}}), "reviews"),
@@ -125,10 +111,8 @@ EXPORT = {"format": "shardbook-recall", "version": 1, "reviews": [REVIEW]}
         (json.dumps(EXPORT | {"reviews": [None]}), "answer"),
         (json.dumps(EXPORT | {"reviews": [REVIEW | {"at": "9999-01-02T00:00:00Z"}]}), "future"),
     ],
-)
-def test_a_bad_export_is_refused_by_both(
-    script: Call, tmp_path: Path, content: str, reason: str
-) -> None:
+)  # fmt: skip
+def test_both_refuse_a_bad_export(script: Call, tmp_path: Path, content: str, reason: str) -> None:
     assert script("read", content, NOW.timestamp() * 1000) == {"error": reason}
     (tmp_path / "one.json").write_text(content)
     with pytest.raises(NotelabError):

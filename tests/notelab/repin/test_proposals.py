@@ -83,8 +83,7 @@ def test_lines_that_stood_beside_it_before_are_not_proposed(scratch: Scratch) ->
     begin = "        scaled = amount"
     release(scratch, UPSTREAM.replace(begin, first + last + begin), "v1.5")
     scratch.write("up-sha.txt", git(scratch.upstream, "rev-parse", "HEAD") + "\n")
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L17`")
+    scratch.replace_both("`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L17`")
     scratch.lock()
     release(scratch, UPSTREAM.replace(begin, first + begin), "v2")
     assert list_proposals(scratch, "17-17") == ("gone", [])

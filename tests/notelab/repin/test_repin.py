@@ -64,8 +64,7 @@ def test_an_identical_statement_under_another_condition_is_not_carried(scratch: 
         "        elif scaled > math.inf:\n"
         "            raise OverflowError(scaled)\n",
     )
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L18`")
+    scratch.replace_both("`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L18`")
     scratch.lock()
     release(scratch, text, "v2")
     assert list_changes(scratch, "v2")["18-18"]["class"] == "edited"
@@ -280,8 +279,7 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
 def test_a_citation_in_another_form_is_carried_too(
     scratch: Scratch, form: str, carried: str
 ) -> None:
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L22-L25`", f"{form} (`uses`)")
+    scratch.replace_both("`pkg/scaler.py:L22-L25`", f"{form} (`uses`)")
     scratch.lock()
     assert scratch.codes() == []
     commit_notes(scratch)
@@ -303,8 +301,7 @@ def test_a_citation_in_another_form_is_carried_too(
 def test_a_renamed_file_is_followed_by_all_ranges_or_by_none(
     scratch: Scratch, form: str, written: str
 ) -> None:
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "`pkg/scaler.py:L22-L25`", f"{form} (`uses` and `scaled`)")
+    scratch.replace_both("`pkg/scaler.py:L22-L25`", f"{form} (`uses` and `scaled`)")
     scratch.lock()
     commit_notes(scratch)
     git(scratch.upstream, "mv", "pkg/scaler.py", "pkg/sizes.py")

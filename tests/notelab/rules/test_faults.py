@@ -134,7 +134,7 @@ class TestStopConditions:
         assert codes(book) == ["N104"]
 
     @pytest.mark.parametrize(("words", "fault"), [(49, True), (50, False), (80, False), (81, True)])
-    def test_a_choice_too_short_or_too_long(
+    def test_a_choices_length(
         self, book: Book, note: str, language: str, words: int, fault: bool
     ) -> None:
         name = f"{note}{language}.md"

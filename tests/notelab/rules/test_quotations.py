@@ -63,13 +63,10 @@ def test_a_comment_for_what_is_left_out_is_no_missing_line(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "citation",
     [
-        "`pkg/work.py:L4-L6`:",
-        f"[`work.py:4-6`]({PERMALINK}/work.py#L4-L6).",
-        "pkg/work.py:4-6",
-        "`work.py`, lines 4-6:",
-        "`pkg/work.py:L4-L6`, as follows:",
+        "`pkg/work.py:L4-L6`:", f"[`work.py:4-6`]({PERMALINK}/work.py#L4-L6).", "pkg/work.py:4-6",
+        "`work.py`, lines 4-6:", "`pkg/work.py:L4-L6`, as follows:",
     ],
-)
+)  # fmt: skip
 def test_a_quotation_of_other_lines_names_the_range_that_holds_it(lab: Lab, citation: str) -> None:
     text = f"`add_one` is in {citation}\n\n{fence(ADD_TWO)}"
     assert find(lab, text) == [("N234", "`pkg/work.py:L9-L11` holds all of it")]

@@ -10,8 +10,7 @@ ALLOW = "<!-- shardbook: allow N208 because the range was cut in class -->"
 @pytest.fixture
 def broken(scratch: Scratch) -> Scratch:
     """A lab whose two notes cite half a statement."""
-    for name in ("note.md", "note.es.md"):
-        scratch.replace(name, "L14-L15", "L15-L17")
+    scratch.replace_both("L14-L15", "L15-L17")
     scratch.lock()
     assert scratch.codes() == ["N208", "N208"]
     return scratch
@@ -24,9 +23,7 @@ def put(scratch: Scratch, comment: str, *, after: str = "") -> None:
 
 
 @pytest.mark.parametrize("where", [" ", "\n  ", "\n"])
-def test_a_comment_with_a_reason_spares_its_choice_and_is_counted(
-    broken: Scratch, where: str
-) -> None:
+def test_a_comment_with_a_reason_waives_and_is_counted(broken: Scratch, where: str) -> None:
     put(broken, ALLOW, after=where)
     report = broken.check()
     assert report.findings == []
@@ -79,9 +76,7 @@ def test_a_waiver_that_waives_nothing_is_a_finding(scratch: Scratch) -> None:
     assert scratch.codes() == ["N702", "N702"]
 
 
-def test_one_comment_may_allow_several_rules_and_give_its_reason_in_spanish(
-    broken: Scratch,
-) -> None:
+def test_a_comment_may_allow_several_rules_with_a_reason_in_spanish(broken: Scratch) -> None:
     broken.replace("note.md", "**Counted before.**", "Counted before.")
     put(broken, "<!-- shardbook: allow N208, N107 porque se\n  cortó en clase -->")
     assert [finding.code for finding in broken.check().findings] == ["N702"]  # the Spanish N107
@@ -96,9 +91,7 @@ def test_a_note_may_ignore_a_rule_and_a_lab_too(broken: Scratch) -> None:
     assert (report.findings, report.labs[0].waived) == ([], 2)
 
 
-def test_a_lab_or_note_that_ignores_an_unbroken_rule_is_a_finding_at_the_line(
-    scratch: Scratch,
-) -> None:
+def test_a_lab_that_ignores_an_unbroken_rule_is_a_finding_at_the_line(scratch: Scratch) -> None:
     text = scratch.read("lab.toml")
     scratch.write(
         "lab.toml",

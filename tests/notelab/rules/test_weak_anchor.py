@@ -17,17 +17,14 @@ def crowded(scratch: Scratch) -> Scratch:
     return scratch
 
 
-def test_a_name_of_every_statement_near_by_is_refused_and_better_ones_are_named(
-    crowded: Scratch,
-) -> None:
+def test_a_name_of_every_statement_is_refused_and_better_ones_named(crowded: Scratch) -> None:
     findings = [finding for finding in crowded.check("note.md").findings if finding.code == "N215"]
     assert [finding.found for finding in findings] == ["the rarest, `common`, is in 28 of 29"] * 2
     assert "`step_12`" in findings[0].help and "`step_13`" in findings[0].help
 
 
 def test_one_rare_name_among_common_ones_is_enough(crowded: Scratch) -> None:
-    for name in ("note.md", "note.es.md"):
-        crowded.replace(name, "`common`", "`common` after `step_12`")
+    crowded.replace_both("`common`", "`common` after `step_12`")
     crowded.lock()
     assert crowded.codes() == []
 

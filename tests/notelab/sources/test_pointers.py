@@ -26,9 +26,7 @@ def point(scratch: Scratch, text: str) -> None:
 
 
 @Pointers
-def test_a_citation_of_a_pointer_is_a_finding_and_not_locked(
-    scratch: Scratch, kind: str, text: str
-) -> None:
+def test_a_cited_pointer_is_a_finding_and_unlocked(scratch: Scratch, kind: str, text: str) -> None:
     point(scratch, text)
     findings = scratch.check().findings
     assert [finding.code for finding in findings] == ["N213", "N213"]
@@ -40,9 +38,7 @@ def test_a_citation_of_a_pointer_is_a_finding_and_not_locked(
 
 
 @Pointers
-def test_a_lock_that_knows_a_pointer_makes_it_no_proof(
-    scratch: Scratch, kind: str, text: str
-) -> None:
+def test_a_locked_pointer_is_no_proof(scratch: Scratch, kind: str, text: str) -> None:
     point(scratch, text)
     lock = lock_file.load(scratch.lab / "citations.lock")
     assert lock
@@ -55,9 +51,7 @@ def test_a_lock_that_knows_a_pointer_makes_it_no_proof(
 
 
 @Pointers
-def test_commands_say_that_a_pointer_is_all_there_is(
-    scratch: Scratch, kind: str, text: str
-) -> None:
+def test_commands_report_a_pointer(scratch: Scratch, kind: str, text: str) -> None:
     point(scratch, text)
     for command in (["show", "pkg/large.py:L1"], ["cite", "up", "pkg/large.py:f"], ["fetch"]):
         done = scratch.run(*command)
@@ -68,12 +62,9 @@ def test_commands_say_that_a_pointer_is_all_there_is(
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "version https://git-lfs.github.com/spec/v1\n",
-        f"# {LFS}",
-        LFS + "x = 1\n" * 200,
+        "", "version https://git-lfs.github.com/spec/v1\n", f"# {LFS}", LFS + "x = 1\n" * 200,
         "/annex",
     ],
-)
+)  # fmt: skip
 def test_a_file_that_only_speaks_of_pointers_is_none(text: str) -> None:
     assert pointer_kind(text.encode()) == ""

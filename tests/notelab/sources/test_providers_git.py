@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from hashlib import sha1
 from pathlib import Path
 
 import pytest
@@ -17,17 +18,9 @@ from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.limits import LIMIT
 from tests.notelab.scratch import commit_all, git
-from tests.notelab.sources.upstream import ONE, TWO, make_upstream
+from tests.notelab.sources.upstream import ONE, TWO, folder, make_upstream, reasons, upstream
 
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "upstream"
-
-
-@pytest.fixture
-def upstream(folder: Path) -> Source:
-    return make_upstream(folder)
+__all__ = ["folder", "upstream"]
 
 
 def _library(tmp_path: Path, mirror: Path | None = None, *, offline: bool = False) -> Library:
@@ -44,7 +37,7 @@ def _objects(place: Path) -> list[str]:
     return sorted(listed.split())
 
 
-def test_a_fetch_brings_the_pinned_commit_and_the_files_asked_for_alone(
+def test_a_fetch_brings_the_commit_and_the_files_asked_for(
     tmp_path: Path, upstream: Source
 ) -> None:
     answer = _library(tmp_path).read(upstream, {ONE: None})[ONE]
@@ -54,9 +47,7 @@ def test_a_fetch_brings_the_pinned_commit_and_the_files_asked_for_alone(
     assert _objects(_cache(tmp_path)) == ["blob", "commit", "tree", "tree", "tree"]
 
 
-def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_a_server_that_does_not_filter_is_fetched_from(tmp_path: Path, folder: Path) -> None:
     plain = make_upstream(folder, filters=False)
     answers = _library(tmp_path).read(plain, {ONE: None, TWO: None})
     assert all(
@@ -64,9 +55,7 @@ def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
     )
 
 
-def test_a_lock_that_an_ended_fetch_left_is_cleared(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_lock_of_a_dead_fetch_is_cleared(tmp_path: Path, folder: Path, upstream: Source) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
     (_cache(tmp_path) / "shallow.lock").write_text("")
     later = Source("up", upstream.url, git(folder, "rev-parse", "main"))
@@ -101,9 +90,7 @@ def test_a_commit_comes_with_its_trees_so_a_path_that_it_lacks_asks_no_remote(
     assert (absent.definite, absent.suggestions) == (True, ["apart/three.py"])
 
 
-def test_a_repository_of_an_older_kind_in_the_cache_is_made_again(
-    tmp_path: Path, upstream: Source
-) -> None:
+def test_a_cached_repository_of_an_older_kind_is_renewed(tmp_path: Path, upstream: Source) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
     git(_cache(tmp_path), "config", "remote.origin.partialclonefilter", "tree:0")
     shutil.rmtree(tmp_path / "cache/blobs")
@@ -113,7 +100,7 @@ def test_a_repository_of_an_older_kind_in_the_cache_is_made_again(
 
 
 @pytest.mark.parametrize("kind", ["plain", "bare", "linked", "configured"])
-def test_a_mirror_answers_of_whatever_kind_it_is(
+def test_a_mirror_of_any_kind_answers(
     tmp_path: Path, folder: Path, upstream: Source, kind: str
 ) -> None:
     mirror = folder if kind in ("plain", "configured") else tmp_path / kind
@@ -147,24 +134,18 @@ def test_a_symbolic_link_is_refused_and_none_is_followed(
     library = _library(tmp_path, folder if mirrored else None)
     answers = library.read(upstream, {"pkg/link.py": None, "pkg/linked/one.py": None})
     link = answers["pkg/link.py"]
-    assert isinstance(link, Unreachable)
-    assert "symbolic link" in link.reasons[0]
+    assert "symbolic link" in reasons(link)[0]
     through = answers["pkg/linked/one.py"]
     assert isinstance(through, Absent)
     assert through.definite
 
 
-def test_a_file_above_eight_mebibytes_is_not_read(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_file_above_8_mebibytes_is_unread(tmp_path: Path, folder: Path, upstream: Source) -> None:
     answer = _library(tmp_path, folder).read(upstream, {"big.py": None})["big.py"]
-    assert isinstance(answer, Unreachable)
-    assert "9,100,000 bytes" in answer.reasons[0]
+    assert "9,100,000 bytes" in reasons(answer)[0]
 
 
-def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_only_a_damaged_object_is_refused(tmp_path: Path, folder: Path, upstream: Source) -> None:
     names = ("first.bin", "second.bin")
     for name in names:  # long enough that git gives a size before it finds the damage
         (folder / name).write_bytes(os.urandom(50_000))
@@ -179,32 +160,26 @@ def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
         library = _library(tmp_path / name, folder, offline=True)
         answers = dict(library.read(source, dict.fromkeys(names)))
         refused = answers.pop(name)
-        assert isinstance(refused, Unreachable)
-        assert any(f"object {blob[:12]} is damaged" in answer for answer in refused.reasons)
+        assert any(f"object {blob[:12]} is damaged" in answer for answer in reasons(refused))
         assert all(isinstance(answer, FoundFile) for answer in answers.values())
         stored.write_bytes(whole)
 
 
-def test_a_replaced_object_in_a_mirror_does_not_stand_for_the_pin(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_replaced_object_is_not_the_pin(tmp_path: Path, folder: Path, upstream: Source) -> None:
     git(folder, "replace", upstream.commit, "main")
     answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
     assert isinstance(answer, FoundFile)
     assert b"changed" not in answer.data
 
 
-def test_a_partial_mirror_is_a_miss_and_runs_nothing_to_fill_itself(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_partial_mirror_runs_nothing(tmp_path: Path, folder: Path, upstream: Source) -> None:
     partial, trace = tmp_path / "partial.git", tmp_path / "trace"
     git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", folder.as_uri(), str(partial))
     git(partial, "config", "remote.origin.url", f"ext::sh -c touch% {trace}")
     git(partial, "config", "protocol.ext.allow", "always")
     git(partial, "config", "core.fsmonitor", f"touch {trace}")
     answer = _library(tmp_path, partial, offline=True).read(upstream, {ONE: None})[ONE]
-    assert isinstance(answer, Unreachable)
-    assert any("partial.git" in reason for reason in answer.reasons)
+    assert any("partial.git" in reason for reason in reasons(answer))
     assert not trace.exists()
 
 
@@ -219,9 +194,7 @@ def test_a_hook_that_calls_us_does_not_lend_us_its_repository(
 
 
 @pytest.mark.parametrize("place", ["mirror", "remote"])
-def test_refs_are_peeled_to_the_commit(
-    tmp_path: Path, folder: Path, upstream: Source, place: str
-) -> None:
+def test_refs_lead_to_a_commit(tmp_path: Path, folder: Path, upstream: Source, place: str) -> None:
     alone = place == "mirror"
     library = _library(tmp_path, folder if alone else None, offline=alone)
     tag_object = git(folder, "rev-parse", "v1")
@@ -232,7 +205,7 @@ def test_refs_are_peeled_to_the_commit(
 
 
 @pytest.mark.parametrize("place", ["mirror", "remote"])
-def test_a_ref_that_does_not_exist_is_refused(
+def test_an_unknown_ref_is_refused(
     tmp_path: Path, folder: Path, upstream: Source, place: str
 ) -> None:
     library = _library(tmp_path, folder if place == "mirror" else None)
@@ -252,16 +225,15 @@ def test_a_ref_that_could_be_an_option_or_an_expression_is_refused(
 
 
 def test_ambiguous_digits_are_said_to_be_so(tmp_path: Path, folder: Path, upstream: Source) -> None:
-    del upstream
-    seen: dict[str, str] = {}
-    tree = git(folder, "rev-parse", "HEAD^{tree}")
-    for number in range(2000):  # two of 2,000 share four digits, but for one chance in 10^13
-        commit = git(folder, "commit-tree", tree, "-m", str(number))
-        if commit[:4] in seen:
+    text = subprocess.check_output(["git", "cat-file", "commit", upstream.commit], cwd=folder)
+    for number in range(2**20):  # until another commit has the first four digits of the pin
+        data = b"%s%d" % (text, number)
+        if sha1(b"commit %d\0%s" % (len(data), data)).hexdigest()[:4] == upstream.commit[:4]:
             break
-        seen[commit[:4]] = commit
+    put = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
+    subprocess.run(put, input=data, cwd=folder, check=True, capture_output=True)
     with pytest.raises(SourceError, match="several commits begin with"):
-        _library(tmp_path, folder).resolve(Source("up", folder.as_uri(), ""), commit[:4])
+        _library(tmp_path, folder).resolve(Source("up", folder.as_uri(), ""), upstream.commit[:4])
 
 
 @pytest.mark.parametrize(
@@ -329,9 +301,7 @@ def test_a_worktree_may_be_named_from_the_working_directory(
         _library(tmp_path, mirror).worktree(upstream, place)  # it stands: nothing to do
 
 
-def test_a_worktree_is_never_laid_over_someone_elses_files(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_worktree_never_replaces_files(tmp_path: Path, folder: Path, upstream: Source) -> None:
     place = tmp_path / "mine"
     place.mkdir()
     (place / "thesis.txt").write_text("years of work")
@@ -340,9 +310,7 @@ def test_a_worktree_is_never_laid_over_someone_elses_files(
     assert [path.name for path in place.iterdir()] == ["thesis.txt"]
 
 
-def test_a_worktree_that_nobody_hands_over_leaves_nothing_behind(
-    tmp_path: Path, folder: Path, upstream: Source
-) -> None:
+def test_a_failed_worktree_leaves_nothing(tmp_path: Path, folder: Path, upstream: Source) -> None:
     shutil.rmtree(folder)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(SourceError, match="no provider has"):
@@ -385,7 +353,9 @@ def _reader(upstream: Source, cache: Path, **environment: str) -> "subprocess.Po
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and FIFOs")
 @pytest.mark.may_skip
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "ending", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.ci)]
+)
 def test_an_interrupt_in_the_middle_of_a_fetch_leaves_everything_usable(
     tmp_path: Path, folder: Path, upstream: Source, ending: signal.Signals
 ) -> None:
@@ -414,9 +384,7 @@ def test_two_at_once_wait_for_each_other(tmp_path: Path, upstream: Source) -> No
     assert [out.split()[0] for out, _ in outs] == ["FoundFile", "FoundFile"], outs
 
 
-def test_a_host_that_refuses_is_asked_once_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_refuses_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connections: list[tuple[str, int]] = []
     done = threading.Event()
 
@@ -433,8 +401,7 @@ def test_a_host_that_refuses_is_asked_once_a_run(
     for name in ("a", "b"):
         source = Source(name, f"https://h.invalid/{name}.git", "1" * 40)
         answer = library.read(source, {ONE: None})[ONE]
-        assert isinstance(answer, Unreachable)
-        assert "git: h.invalid can't be reached (Connection refused)" in answer.reasons
+        assert "git: h.invalid can't be reached (Connection refused)" in reasons(answer)
     assert done.is_set()
     assert connections == [("h.invalid", 443)]
 

@@ -23,13 +23,15 @@ PYTORCH = Source(
 )
 
 
-def _no_index() -> bool:
-    return bool(os.environ.get("PIP_NO_INDEX"))
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.may_skip,
+    pytest.mark.skipif(
+        bool(os.environ.get("PIP_NO_INDEX")), reason="this machine has no package index"
+    ),
+]
 
 
-@pytest.mark.network
-@pytest.mark.may_skip
-@pytest.mark.skipif(_no_index(), reason="this machine says that it has no package index")
 def test_known_files_come_out_of_the_published_wheels(tmp_path: Path) -> None:
     layers = "megatron/core/tensor_parallel/layers.py"
     answer = Library(Store(tmp_path), {}).read(
@@ -38,9 +40,6 @@ def test_known_files_come_out_of_the_published_wheels(tmp_path: Path) -> None:
     assert isinstance(answer, FoundFile), answer
 
 
-@pytest.mark.network
-@pytest.mark.may_skip
-@pytest.mark.skipif(_no_index(), reason="this machine says that it has no package index")
 def test_the_torch_wheel_names_its_commit_and_so_proves_a_file_never_seen(tmp_path: Path) -> None:
     flat = "torch/distributed/fsdp/_flat_param.py"
     answer = Library(Store(tmp_path), {}).read(PYTORCH, {flat: None})[flat]

@@ -105,9 +105,7 @@ def test_what_a_remote_said_is_known_offline_too_and_asked_again_when_it_disagre
     assert again.release_tag(source) == TagCommit("", host)
 
 
-def test_a_ref_that_was_resolved_replaces_what_was_kept_of_the_tag(
-    tmp_path: Path, library: Library
-) -> None:
+def test_a_resolved_ref_replaces_what_was_kept_of_the_tag(tmp_path: Path, library: Library) -> None:
     source = make_source(tmp_path, "v2")
     library.read(source, {ONE: None})
     git(tmp_path / "upstream", "tag", "v2", source.commit)

@@ -47,9 +47,7 @@ def own_book(scratch: Scratch) -> Scratch:
     return scratch
 
 
-def test_a_shallow_workbook_is_checked_against_its_lock_and_says_how_to_deepen_it(
-    own_book: Scratch,
-) -> None:
+def test_a_shallow_workbook_is_checked_by_its_lock_and_told_so(own_book: Scratch) -> None:
     make_shallow(own_book.book)
     shutil.rmtree(own_book.root / "cache")
     done = own_book.run("check", "-v")

@@ -2,19 +2,32 @@
 
 from pathlib import Path
 
-from notelab.sources.answers import Source
-from tests.notelab.scratch import commit_all, copy_filled, git
+import pytest
+
+from notelab.sources.answers import Source, Unreachable
+from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "upstream"
+
+
+@pytest.fixture
+def upstream(folder: Path) -> Source:
+    return make_upstream(folder)
+
+
 def make_upstream(folder: Path, *, filters: bool = True) -> Source:
     """Make a repository of two commits and return it as a source pinned to the first."""
     copy_filled(_repository, folder)
-    for setting in ("allowFilter", "allowAnySHA1InWant"):
-        git(folder, "config", f"uploadpack.{setting}", str(filters).lower())
-    return Source(name="up", url=folder.as_uri(), commit=git(folder, "rev-parse", "v1^{}"))
+    if filters:
+        with (folder / ".git/config").open("a") as config:
+            config.write("[uploadpack]\n\tallowFilter = true\n\tallowAnySHA1InWant = true\n")
+    return Source(name="up", url=folder.as_uri(), commit=commit_of(_repository, "v1^{}"))
 
 
 def _repository(folder: Path) -> None:
@@ -30,3 +43,9 @@ def _repository(folder: Path) -> None:
     (folder / ONE).write_text("def one():\n    return 'changed'\n")
     git(folder, "commit", "-q", "-a", "-m", "second")
     git(folder, "branch", "side")
+
+
+def reasons(answer: object) -> list[str]:
+    """Return why a file could not be had."""
+    assert isinstance(answer, Unreachable), answer
+    return answer.reasons
