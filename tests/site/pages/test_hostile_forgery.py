@@ -118,12 +118,12 @@ def note(reader: Reader) -> Any:
     page = reader.read(PLACE)
     drawn = reader.wait_for_diagrams()
     asked = [fault for fault in reader.wrong if "asked another host" in fault]
-    reader.wrong.clear()
     return SimpleNamespace(page=page, drawn=drawn, refused=refused, asked=asked)
 
 
 @pytest.fixture(autouse=True)
 def nothing_ran(reader: Reader) -> Iterator[None]:
+    reader.wrong.clear()
     yield
     assert reader.page.evaluate("window.canary") is None
 
