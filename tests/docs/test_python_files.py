@@ -112,16 +112,6 @@ def test_every_room_with_python_has_its_limit() -> None:
     assert {path_of(room) for room in rooms} <= {*ROOMS}
 
 
-def test_a_name_that_says_nothing_is_counted_wherever_it_is_bound() -> None:
-    source = "def told(found, x):\n    for one in x: pass\n    return [_other for _other in x]\n"
-    assert share([*bindings(parse(source))]) == pytest.approx(80.0)
-
-
-def test_a_function_or_class_with_such_a_name_is_named_with_its_line() -> None:
-    source = "class Held:\n    async def _kept(self): ...\n    def keep(self): ...\n"
-    assert nameless(parse(source)) == ["line 1: Held", "line 2: _kept"]
-
-
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "perf_counter_ns"}
 NAMES = {"LIMIT", "PATIENCE", "timeout"}
 WAITS = {"wait", "join", "poll"}
@@ -196,18 +186,6 @@ def test_no_test_gives_up_early_or_asserts_a_time() -> None:
     assert len(files) > 200
     faults = [f"{path}, {fault}" for path, file in files.items() for fault in file.limits]
     assert not faults, "\n".join(faults)
-
-
-def test_what_gives_up_early_and_what_asserts_a_time_are_found() -> None:
-    calls = "subprocess.run(x, timeout=60)\np.wait(5)\nq.join(LIMIT)\nlaunch.run(timeout=4)"
-    waits = find_short_waits(parse(calls))
-    waits += find_short_waits(parse("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600"))
-    assert [wait.partition(",")[0] for wait in waits] == [
-        "line 1: subprocess.run waits 60 s", "line 2: p.wait waits 5 s",
-        "line 1: waits 60 s", "line 2: waits 5 s",
-    ]  # fmt: skip
-    clock = "assert time.monotonic() - began < 20\nassert pool.run(2)"
-    assert find_timed_asserts(parse(clock)) == ["line 1: time.monotonic() - began < 20"]
 
 
 def test_a_whole_test_may_take_longer_than_any_of_its_steps() -> None:
