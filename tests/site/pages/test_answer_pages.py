@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ LABS = [
 MISSING = "not-found.md"  # no menu and no search has the page of a missing address either
 
 
+@cache
 def list_answers() -> list[str]:
     """Return the addresses, below a language's root, of the pages that answer a lab."""
     config = load_config(str(REPOSITORY / "mkdocs.yml"))
