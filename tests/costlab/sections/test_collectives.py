@@ -101,6 +101,7 @@ def test_a_call_takes_as_long_as_its_slowest_rank_and_more_ranks_than_cores_are_
     blocking = slow[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
     assert 1.0 <= blocking.value < 1.5
     assert 0.5 < blocking.detail["skew"] < 1.5
+    assert 0 < slow[call("gloo", "all_reduce", 2, SIZES[0], "back-to-back").id].value < 1.5
     assert all(m.detail["oversubscribed"] for m in slow.values())
     if collectives.cores() >= 2:
         assert not any(m.detail["oversubscribed"] for m in metrics.values())
