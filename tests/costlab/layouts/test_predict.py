@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from costlab.cli import bench
 from costlab.layouts.model_config import FACTS
-from costlab.layouts.predict import predict, rank
+from costlab.layouts.predict import flops_per_token, predict, rank
 from costlab.layouts.runs import Run
 
 LLAMA = Run(
@@ -36,6 +36,8 @@ def test_terms_add_up_to_the_step_inside_its_interval() -> None:
     assert found["low"] < found["seconds"] < found["high"]
     assert found["dominating"] == max(found["terms"], key=found["terms"].get) == "products"
     assert 0.3 < found["mfu"] < 0.7
+    layer = 8192 * (2 * 128 * (64 + 8) + 3 * 28672)
+    assert flops_per_token(LLAMA) == 6 * (80 * layer + 8192 * 128256) + 6 * 80 * 8192 * 8192
     assert "own runs: 0" in ask().output
 
 
