@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -35,14 +34,7 @@ ROOMS = {
     **{f"tests/{room}": 1.0 for room in ("shardlab", "site", "slurm")},
 }
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
 Nodes = list[ast.AST]
-
-
-def parse(text: str) -> Nodes:
-    """Return all nodes of a file."""
-    return [*ast.walk(ast.parse(text))]
 
 
 def bindings(nodes: Nodes) -> Iterator[str]:
@@ -56,11 +48,6 @@ def bindings(nodes: Nodes) -> Iterator[str]:
             yield node.name
 
 
-def share(names: Sequence[str]) -> float:
-    """Return the percentage of names that say nothing."""
-    return 100 * sum(name.strip("_") in WORDS for name in names) / len(names)
-
-
 def nameless(nodes: Nodes) -> list[str]:
     """Return the functions and classes whose name is one of the words, with their lines."""
     return [
@@ -70,40 +57,24 @@ def nameless(nodes: Nodes) -> list[str]:
     ]
 
 
-class Examined(NamedTuple):
-    """A file's bindings, its definitions without a name, and its limits of time."""
-
-    names: list[str]
-    nameless: list[str]
-    limits: list[str]
-
-
-@cache
-def examine_room(room: str) -> dict[str, Examined]:
-    """Return what the files of a room hold, by path."""
-    paths = [path for path in Path(ROOT, room).rglob("*.py") if "results" not in path.parts]
-    examined = {}
-    gc.disable()  # a million nodes, none of them garbage: looking for it takes as long as parsing
-    for path in sorted(paths):
-        nodes = parse(path.read_text("utf-8"))
-        limits = find_short_waits(nodes) + find_timed_asserts(nodes)
-        examined[path_of(path)] = Examined([*bindings(nodes)], nameless(nodes), limits)
-    gc.enable()
-    return examined
-
-
 def path_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
 def test_few_names_say_nothing_and_no_function_has_such_a_name() -> None:
     faults = []
+    gc.disable()  # a million nodes, none of them garbage: looking for it takes as long as parsing
     for room, most in ROOMS.items():
-        files = examine_room(room)
-        percent = share([name for file in files.values() for name in file.names])
+        names: list[str] = []
+        for path in sorted(Path(ROOT, room).rglob("*.py")):
+            if "results" not in path.parts:
+                nodes = [*ast.walk(ast.parse(path.read_text("utf-8")))]
+                names += bindings(nodes)
+                faults += [f"{path_of(path)}, {name}" for name in nameless(nodes)]
+        percent = 100 * sum(name.strip("_") in WORDS for name in names) / len(names)
         if percent > most:
             faults.append(f"{room}: {percent:.2f} % of the names say nothing, {most} % may")
-        faults += [f"{path}, {name}" for path, file in files.items() for name in file.nameless]
+    gc.enable()
     assert not faults, "\n".join(faults)
 
 
@@ -112,102 +83,26 @@ def test_every_room_with_python_has_its_limit() -> None:
     assert {path_of(room) for room in rooms} <= {*ROOMS}
 
 
-def test_a_name_that_says_nothing_is_counted_wherever_it_is_bound() -> None:
-    source = "def told(found, x):\n    for one in x: pass\n    return [_other for _other in x]\n"
-    assert share([*bindings(parse(source))]) == pytest.approx(80.0)
-
-
-def test_a_function_or_class_with_such_a_name_is_named_with_its_line() -> None:
-    source = "class Held:\n    async def _kept(self): ...\n    def keep(self): ...\n"
-    assert nameless(parse(source)) == ["line 1: Held", "line 2: _kept"]
-
-
-CLOCKS = {"monotonic", "perf_counter", "process_time", "time", "monotonic_ns", "perf_counter_ns"}
-NAMES = {"LIMIT", "PATIENCE", "timeout"}
-WAITS = {"wait", "join", "poll"}
+# A limit in seconds: `timeout=60`, `PATIENCE = 60`, `def f(timeout: float = 5)`, `wait(60)`.
+SHORT = re.compile(
+    r"\b(?:PATIENCE|timeout)(?:: \w+)? ?= ?([\d.]+)\b|\.(?:wait|join|poll)\(([\d.]+)\)"
+)
+TIMED = re.compile(r"^ *assert\b.*\btime\.(?:monotonic|perf_counter|process_time|time)\w*\(")
 # What these wait for never comes: that the time runs out is what is tested.
-RUNS_OUT = {"launch.run", "run_broken", "World", "Watchdog"}
-
-
-def list_limits(call: ast.Call) -> Iterator[float]:
-    """Yield the seconds that a call gives as literals: `timeout=60`, or `wait(60)`."""
-    candidates = [keyword.value for keyword in call.keywords if keyword.arg == "timeout"]
-    if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS:
-        candidates += call.args[:1]
-    for value in candidates:
-        if isinstance(value, ast.Constant) and isinstance(value.value, int | float):
-            yield value.value
-
-
-def list_named_limits(nodes: Nodes) -> Iterator[tuple[int, float]]:
-    """Yield line and seconds of named limits: `PATIENCE = 60`, `def f(timeout=60)`."""
-    for node in nodes:
-        pairs: list[tuple[str, ast.expr | None]] = []
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            pairs = [(node.targets[0].id, node.value)]
-        elif isinstance(node, ast.arguments):
-            plain = node.args[len(node.args) - len(node.defaults) :]
-            pairs = [(arg.arg, value) for arg, value in zip(plain, node.defaults, strict=True)]
-            pairs += [(a.arg, v) for a, v in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
-        for name, value in pairs:
-            seconds = value.value if isinstance(value, ast.Constant) else None
-            if name in NAMES and isinstance(seconds, int | float):
-                assert value
-                yield value.lineno, seconds
-
-
-def find_short_waits(nodes: Nodes) -> list[str]:
-    waits = [
-        f"line {line}: waits {seconds} s, not tests.limits.LIMIT"
-        for line, seconds in list_named_limits(nodes)
-        if seconds < LIMIT
-    ]
-    return waits + [
-        f"line {call.lineno}: {ast.unparse(call.func)} waits {seconds} s, not tests.limits.LIMIT"
-        for call in nodes
-        if isinstance(call, ast.Call)
-        for seconds in list_limits(call)
-        if seconds < LIMIT and ast.unparse(call.func) not in RUNS_OUT
-    ]
-
-
-def find_timed_asserts(nodes: Nodes) -> list[str]:
-    """Return the assertions that read a clock."""
-    return [
-        f"line {node.lineno}: {ast.unparse(node.test)}"
-        for node in nodes
-        if isinstance(node, ast.Assert)
-        for call in ast.walk(node)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in CLOCKS
-        and ast.unparse(call.func.value) == "time"
-    ]
+RUNS_OUT = re.compile(r"\b(?:launch\.run|run_broken|World|Watchdog)\(")
 
 
 def test_no_test_gives_up_early_or_asserts_a_time() -> None:
-    files = {
-        path: file
-        for room in ROOMS
-        if room.startswith("tests/")
-        for path, file in examine_room(room).items()
-        if "/benchmark/" not in path and path != path_of(Path(__file__))
-    }
-    assert len(files) > 200
-    faults = [f"{path}, {fault}" for path, file in files.items() for fault in file.limits]
+    faults = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if "benchmark" in path.parts or path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            seconds = [float(a or b) for a, b in SHORT.findall(line)]
+            if TIMED.search(line) or (min(seconds, default=LIMIT) < LIMIT
+                                      and not RUNS_OUT.search(line)):  # fmt: skip
+                faults.append(f"{path_of(path)}:{number}: {line.strip()}")
     assert not faults, "\n".join(faults)
-
-
-def test_what_gives_up_early_and_what_asserts_a_time_are_found() -> None:
-    calls = "subprocess.run(x, timeout=60)\np.wait(5)\nq.join(LIMIT)\nlaunch.run(timeout=4)"
-    waits = find_short_waits(parse(calls))
-    waits += find_short_waits(parse("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600"))
-    assert [wait.partition(",")[0] for wait in waits] == [
-        "line 1: subprocess.run waits 60 s", "line 2: p.wait waits 5 s",
-        "line 1: waits 60 s", "line 2: waits 5 s",
-    ]  # fmt: skip
-    clock = "assert time.monotonic() - began < 20\nassert pool.run(2)"
-    assert find_timed_asserts(parse(clock)) == ["line 1: time.monotonic() - began < 20"]
 
 
 def test_a_whole_test_may_take_longer_than_any_of_its_steps() -> None:

@@ -1,4 +1,4 @@
-"""The built site, served, and a real browser to read it with."""
+"""The built site, served, a real browser to read it with, and two small workbooks' sites."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import axe_playwright_python
 import pytest
 from filelock import FileLock
 
+from tests.notelab.scratch import Scratch
 from tests.running import run_program
 from tests.site.chromium import HOW, find_browser, launch_browser
 from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings
+from tests.site.pages.test_published_files import surround
 from tests.site.reader import OpenReader, Reader
+from tests.site.scratch_site import BuiltSite, add_local_lab, build
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -25,6 +28,21 @@ REPOSITORY = Path(__file__).parents[2]
 BROWSED_BY_MAKE_TEST = (
     "test_browser.py", "test_every_page.py", "test_hostile_forgery.py", "test_hostile_note.py",
 )  # fmt: skip
+
+# Where pages can be edited, for the workbook that is built.
+EDIT_BASE = "https://example.org/someone/book/edit/trunk/"
+WRONG = """---
+sections: {no-such-section: [mistake]}
+---
+
+# Wrong
+
+![a picture](assets/figures/shardng.svg)
+
+<div class="figure" id="figure-memry">what it says</div>
+
+A formula: $\\frac{1$.
+"""
 
 
 @pytest.fixture(scope="session")
@@ -128,3 +146,33 @@ def axe() -> str:
     """axe-core's script, which runs in a page."""
     (folder,) = axe_playwright_python.__path__
     return (Path(folder) / "axe.min.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="session")
+def strict_site(tmp_path_factory: pytest.TempPathFactory) -> BuiltSite:
+    """A site with a reader's own lab, local results, and files that run beside a note.
+
+    Its plain tree is in tree/.
+    """
+    scratch = Scratch(tmp_path_factory.mktemp("strict"))
+    surround(add_local_lab(scratch) / "experiments/01-scratch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARDBOOK_EDIT", EDIT_BASE)
+        patch.setenv("SHARDBOOK_PLAIN", str(scratch.root / "tree"))
+        built = build(scratch, "--strict")
+    assert built.returncode == 0, built.stderr
+    return BuiltSite(scratch, built.stderr)
+
+
+@pytest.fixture(scope="session")
+def faulty_site(tmp_path_factory: pytest.TempPathFactory) -> BuiltSite:
+    """A site with parts that can't be shown, and two pages without their Spanish."""
+    scratch = Scratch(tmp_path_factory.mktemp("faulty"))
+    docs = add_local_lab(scratch) / "docs"
+    for name in ("wrong.md", "wrong.es.md"):
+        (docs / name).write_text(WRONG)
+    (scratch.lab / "more.md").write_text("# More\n")
+    (scratch.lab / "note.es.md").unlink()
+    built = build(scratch, "--strict")
+    assert built.returncode == 1
+    return BuiltSite(scratch, built.stderr)

@@ -29,33 +29,25 @@ def wide(laptop: Reader) -> Iterator[Reader]:
 
 @pytest.fixture
 def narrow(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(
-        browser,
-        served,
-        viewport={"width": 390, "height": 844},
-    )
+    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
     yield reader
     reader.close()
 
 
-def test_a_mouse_opens_a_card_and_leaving_closes_it(wide: Reader) -> None:
+def test_a_card_opens_by_mouse_and_in_the_other_language_by_keyboard(wide: Reader) -> None:
     page = wide.read(NOTE)
-    link = page.locator("a.citation[data-card]").nth(3)
-    link.hover()
+    page.locator("a.citation[data-card]").nth(3).hover()
     card = page.locator(".citation-card")
     card.wait_for()
     assert "line" in card.inner_text()
     assert card.locator(".citation-line").count() >= 1
     page.mouse.move(5, 5)
     card.wait_for(state="detached")
-    assert not wide.wrong
-
-
-def test_the_keyboard_opens_a_card_reaches_into_it_and_escapes(wide: Reader) -> None:
-    page = wide.read(f"es/{NOTE}")
-    link = page.locator("a.citation[data-card]").first
-    link.focus()
-    card = page.locator(".citation-card")
+    page.locator(".md-select button").hover()
+    page.locator('.md-select a[hreflang="es"]').click()
+    page.wait_for_url(f"**/es/{NOTE}")
+    assert page.locator("html").get_attribute("lang") == "es"
+    page.locator("a.citation[data-card]").first.focus()
     card.wait_for()
     assert "línea" in card.inner_text()
     page.keyboard.press("Tab")
@@ -78,35 +70,6 @@ def test_a_tap_opens_a_card_before_it_follows_the_permalink(narrow: Reader) -> N
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
     assert not narrow.wrong
-
-
-def test_the_language_switch_stays_on_the_page(wide: Reader) -> None:
-    page = wide.read(NOTE)
-    page.locator(".md-select button").hover()
-    page.locator('.md-select a[hreflang="es"]').click()
-    page.wait_for_url(f"**/es/{NOTE}")
-    assert page.locator("html").get_attribute("lang") == "es"
-
-
-@pytest.mark.parametrize(
-    ("language", "word"), [pytest.param("", "citation", marks=pytest.mark.ci), ("es/", "cita")]
-)
-def test_search_finds_a_word_in_its_own_language(
-    browser: Any, searched: str, language: str, word: str
-) -> None:
-    reader = Reader(browser, searched, viewport={"width": 1440, "height": 900})
-    fetched: list[str] = []
-    reader.page.on("request", lambda request: fetched.append(request.url))
-    reader.read(language)
-    reader.page.wait_for_timeout(500)
-    assert not [url for url in fetched if "search_index" in url]  # most of a page's weight
-    addresses = reader.search(word)
-    assert addresses and len([url for url in fetched if "search_index" in url]) == 1
-    for address in addresses:
-        assert address.startswith(searched + language), address
-        assert language or not address.startswith(searched + "es/"), address
-    assert not reader.wrong
-    reader.close()
 
 
 def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> None:
@@ -140,20 +103,30 @@ def test_a_reader_may_choose_a_palette_and_keeps_it(
 
 
 @pytest.mark.parametrize(
-    "place", ["", pytest.param("es/labs/03-annotated-reading/", marks=pytest.mark.ci)]
+    ("language", "place", "word"),
+    [
+        pytest.param("", "", "citation", marks=pytest.mark.ci),
+        ("es/", "", "cita"),
+        pytest.param("es/", "labs/03-annotated-reading/", "cita", marks=pytest.mark.ci),
+    ],
 )
-def test_a_first_load_asks_nobody_else_and_is_half_a_megabyte_at_most(
-    browser: Any, searched: str, place: str
+def test_a_first_load_is_half_a_megabyte_at_most_and_a_search_loads_the_index_of_its_language(
+    browser: Any, searched: str, language: str, place: str, word: str
 ) -> None:
-    reader = Reader(browser, searched, first_visit=True)
+    reader = Reader(browser, searched, first_visit=True, viewport={"width": 1440, "height": 900})
     answers: list[Any] = []
     # Playwright wants a function that it can mark, which a built-in method is not.
     reader.page.on("response", lambda response: answers.append(response))  # noqa: PLW0108
-    reader.read(place)
+    reader.read(language + place)
     reader.page.wait_for_load_state("networkidle")
     bodies = [answer.body() for answer in answers if answer.url.startswith(searched)]
-    index = [answer for answer in answers if answer.url.endswith("search_index.json")]
-    assert not index  # it waits for a search
     assert sum(len(gzip.compress(body)) for body in bodies) <= 500_000
-    assert not reader.wrong
+    assert not [answer for answer in answers if "search_index" in answer.url]  # most of a page
+    addresses = reader.search(word)
+    assert addresses
+    assert len([answer for answer in answers if "search_index" in answer.url]) == 1
+    for address in addresses:
+        assert address.startswith(searched + language), address
+        assert language or not address.startswith(searched + "es/"), address
+    assert not reader.wrong  # nor was another host asked
     reader.close()

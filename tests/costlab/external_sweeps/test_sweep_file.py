@@ -24,6 +24,13 @@ BEFORE_210 = nccl_text(columns=COLUMNS[:-1], cells=("float", "sum"), wrong="1e-0
 MADE = [pytest.approx(time * 1e-6) for time in TIMES]
 
 
+ROWS = nccl_text(pad=12)
+
+
+def prefixed(prefix: str, text: str) -> str:
+    return "\n".join(prefix + line for line in text.splitlines()) + "\n"
+
+
 def read(path: Path) -> list[Measured]:
     return sweep_file.read(path).measured
 
@@ -47,11 +54,17 @@ def read_refusal(file: Path, text: str | bytes) -> str:
         BEFORE_210.replace("#wrong", "error"),
         nccl_text(cells=("float", "-1")),
         nccl_text(after=("2026-11-23", "10:00:00")),
-        "\n".join("[1,0]<stdout>:" + line for line in nccl_text().splitlines()),
+        prefixed("[1,0]<stdout>:", nccl_text()),
+        prefixed("0: ", ROWS),
+        prefixed("2026-11-20T09:00:07.000Z ", ROWS),
+        "It is slower than I expected:\n\n" + prefixed("> ", ROWS),
+        prefixed("node-a:1001 [0] ", ROWS),
+        prefixed("17: node-a: ", ROWS),
         "NCCL INFO Bootstrap\n\x1b[0m\n" + nccl_text() + "node: 3 jobs ended\n",
         nccl_text().replace(" time ", " cputime "),
     ],
-    ids=["now", "before 2.10", "no redop", "timestamps", "mpirun's tag", "in a log", "cpu time"],
+    ids=["now", "before 2.10", "no redop", "timestamps", "mpirun's tag", "srun -l", "time stamps",
+         "a mail", "NCCL's own label", "two labels", "in a log", "cpu time"],
 )  # fmt: skip
 def test_a_table_of_nccl_tests_gives_both_ways_in_seconds(file: Path, text: str) -> None:
     file.write_text(text)
@@ -189,34 +202,6 @@ def test_a_json_string_is_not_run_through_as_text(file: Path) -> None:
     file.write_text(json.dumps({"results": [], "args": ["x"]}))
     with pytest.raises(click.UsageError, match="no row with a size"):
         read(file)
-
-
-# ------------------------------------------------------- as people keep them
-
-
-def prefixed(prefix: str, text: str) -> str:
-    return "\n".join(prefix + line for line in text.splitlines())
-
-
-ROWS = nccl_text(pad=12)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        prefixed("0: ", ROWS),
-        prefixed("2026-11-20T09:00:07.000Z ", ROWS),
-        prefixed("> ", ROWS),
-        prefixed("node-a:1001 [0] ", ROWS),
-        prefixed("17: node-a: ", ROWS),
-    ],
-    ids=["srun -l", "time stamps", "a mail", "NCCL's own label", "two labels"],
-)
-def test_whatever_stands_before_each_line_every_row_is_read(file: Path, text: str) -> None:
-    file.write_text("It is slower than I expected:\n\n" + text + "\n")
-    out, into = read(file)
-    assert out.sizes == into.sizes == SIZES and out.seconds == MADE
-    assert out.key == SweepKey("all_reduce", 2, "out-of-place")
 
 
 def test_reductions_and_types_are_never_pooled_and_named_where_they_differ(file: Path) -> None:

@@ -19,13 +19,14 @@ def test_the_peak_is_counted_from_what_is_held_once_the_optimizer_has_its_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A card's account, kept by hand: the processor does the work."""
-    model = GPT(throughput.MODELS["cpu"], tensor=Axis.alone(), device=torch.device("cpu"))
+    config = replace(throughput.MODELS["cpu"], layers=1, hidden=16, heads=1, vocab=64)
+    model = GPT(config, tensor=Axis.alone(), device=torch.device("cpu"))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     begun: list[int] = []
     monkeypatch.setattr(throughput, "wait", lambda _: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 3 * GIB * bool(optimizer.state))
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: begun.append(1))
-    words_BS = torch.arange(2 * 33).view(2, -1)
+    words_BS = torch.arange(2 * 32).view(2, -1)
     seconds, resting_bytes = throughput.timed(model, optimizer, words_BS, "cuda")
     assert resting_bytes == 3 * GIB and begun == [1] and len(seconds) == throughput.STEPS - 3
 

@@ -24,8 +24,6 @@ from costlab.layouts.stack_memory import (
     usable_bytes,
     worst_rank,
 )
-from shardlab.pipeline.schedule import by_name, interleaved
-from shardlab.proofs.schedules.timeline import peak_live
 from tests.docs.page import ROOT
 
 LLAMA_8B = {
@@ -268,18 +266,6 @@ def test_zero_cuts_an_experts_state_over_the_ranks_that_hold_that_expert() -> No
     plan = Plan(data=8, global_batch=8, expert=4, zero=1)
     dense, experts = memory.parameters(model, plan, 0)
     assert memory.rank_bytes(model, plan, 0)["optimizer"] == 12 * (dense / 8 + experts / 2)
-
-
-@pytest.mark.parametrize(("stages", "micro_batches", "chunks"), [(4, 8, 1), (4, 2, 1), (3, 6, 2)])
-def test_every_stage_has_as_many_micro_batches_alive_as_in_shardlabs_schedule(
-    stages: int, micro_batches: int, chunks: int
-) -> None:
-    one = chunks == 1
-    m = micro_batches
-    orders = by_name("1f1b", stages, m) if one else interleaved(stages, m, chunks)
-    plan = Plan(stages=stages, chunks=chunks, global_batch=micro_batches)
-    for stage in range(stages):
-        assert memory.live_pieces(plan, stage) == peak_live(orders[stage]) / chunks
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from costlab.cli import bench
 from costlab.layouts.model_config import FACTS
-from costlab.layouts.predict import predict, rank
+from costlab.layouts.predict import flops_per_token, predict, rank
 from costlab.layouts.runs import Run
 
 LLAMA = Run(
@@ -36,6 +36,8 @@ def test_terms_add_up_to_the_step_inside_its_interval() -> None:
     assert found["low"] < found["seconds"] < found["high"]
     assert found["dominating"] == max(found["terms"], key=found["terms"].get) == "products"
     assert 0.3 < found["mfu"] < 0.7
+    layer = 8192 * (2 * 128 * (64 + 8) + 3 * 28672)
+    assert flops_per_token(LLAMA) == 6 * (80 * layer + 8192 * 128256) + 6 * 80 * 8192 * 8192
     assert "own runs: 0" in ask().output
 
 
@@ -141,20 +143,12 @@ def test_fits_and_predict_refuse_the_same_in_the_same_words(wrong: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
-        (["--tensor=3"], "tensor × stages × context = 24 does not divide 64"),
-        (["--tensor=3", "--ranks=48", "--stages=8"], "tensor = 3 does not divide 64 heads"),
         (["--stages=64", "--chunks=2", "--tensor=1"], "128 pieces of a pipeline"),
-        (["--card=H90"], "'H90' is not one of 'A100-40'"),
         (["--stack=x"], "'x' is not one of 'megatron'"),
         (["--dtype=fp7"], "'fp7' is not one of 'fp16'"),
         (["--card=A100-80", "--dtype=fp8"], "A100-80 has no fp8"),
-        (["--global-batch=0"], "global-batch = 0: choose a whole number from 1"),
-        (["--layers=-1"], "layers = -1: choose a whole number from 1"),
-        (["--hidden=99999999999"], "hidden = 99,999,999,999: at most"),
-        (["--global-batch=7"], "do not divide a global batch of 7"),
-        (["--zero=4"], "zero = 4: choose 0, 1, 2 or 3"),
         (["--top-k=2"], "top-k = 2 of 0 experts"),
         (["--experts=8", "--top-k=9"], "top-k = 9 of 8 experts"),
         (["--experts=8", "--top-k=0"], "top-k = 0: choose a whole number from 1"),
@@ -162,11 +156,9 @@ def test_fits_and_predict_refuse_the_same_in_the_same_words(wrong: str) -> None:
             ["--experts=8", "--top-k=2", "--expert=16"],
             "expert × expert-tensor = 16 ranks do not divide",
         ),
-        (["--expert=2"], "expert = 2 does not divide 0 experts"),
         (["--measured=tensor=4"], "seconds must be a number above 0"),
         (["--measured=tensor=4,seconds=nan"], "seconds must be a number above 0"),
         (["--measured=nonsense"], "seconds: 'nonsense' is not a valid float"),
-        (["--measured=tensor=x,seconds=3"], "tensor: 'x' is not a valid integer"),
         (
             ["--search", "--card=A100-40", "--ranks=8", "--global-batch=8", "--stages=1"],
             "no layout of 8 A100-40",
@@ -177,19 +169,17 @@ def test_fits_and_predict_refuse_the_same_in_the_same_words(wrong: str) -> None:
         (["--search", "--global-batch=3"], "do not divide a global batch of 3"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(more: list[str], said: str) -> None:
+def test_what_predict_alone_asks_is_refused_in_a_sentence(more: list[str], message: str) -> None:
     done = ask(*more)
     assert done.exit_code == 2, done.output
-    assert said in done.output
+    assert message in done.output
     assert "Traceback" not in done.output
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("{", "this is no config.json"),
-        ('{"model_type": "strange", "hidden_size": 8}', "model_type 'strange' is unknown"),
-        ('{"model_type": "llama", "hidden_size": "wide"}', "is no whole number"),
         ('{"model_type": "llama", "hidden_size": 8}', "num_hidden_layers is missing"),
         (
             '{"model_type": "qwen2_moe", "num_experts": 8, "hidden_size": 8, "vocab_size": 8,'
@@ -199,16 +189,14 @@ def test_what_cannot_be_is_refused_in_a_sentence(more: list[str], said: str) -> 
         ),
     ],
 )
-def test_a_config_that_says_too_little_is_refused(tmp_path: Path, config: str, said: str) -> None:
+def test_a_config_that_says_too_little_is_refused(
+    tmp_path: Path, config: str, message: str
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(config)
     run = ["--card=H100", "--ranks=8", "--stack=fsdp", "--global-batch=8", "--sequence=8"]
     done = CliRunner().invoke(bench, ["predict", *run, f"--config={path}"])
     assert done.exit_code == 2, done.output
-    assert said in done.output
-
-
-def test_the_stack_has_no_default() -> None:
-    done = ask(without=("stack",))
-    assert done.exit_code == 2
-    assert "--stack" in done.output
+    assert message in done.output
+    done = ask(without=("stack",))  # it has no default
+    assert (done.exit_code, "--stack" in done.output) == (2, True)

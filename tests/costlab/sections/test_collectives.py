@@ -80,7 +80,7 @@ def test_a_wrong_result_ends_the_run_with_rank_operation_and_size() -> None:
 
 
 def measure_with_slow_rank(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Run the section with a clock on rank 1 that adds a second to each call."""
+    """Run the section with one core, and a clock on rank 1 that adds a second to each call."""
     true = time.perf_counter
     readings = 0
 
@@ -90,29 +90,19 @@ def measure_with_slow_rank(world: World, settings: Settings) -> Iterator[Metric 
         return true() + readings * (world.rank == 1)
 
     time.perf_counter = clock
-    yield from measure_quickly(world, replace_sizes(settings))
+    collectives.cores = lambda: 1
+    yield from measure_quickly(world, Settings(sizes=SIZES[:1], seed=settings.seed))
 
 
-def replace_sizes(settings: Settings) -> Settings:
-    return Settings(sizes=SIZES[:1], seed=settings.seed)
-
-
-def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
-    metrics = {m.id: m for m in launch.run(measure_with_slow_rank, QUICK, ranks=2)}
-    blocking = metrics[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
+def test_a_call_takes_as_long_as_its_slowest_rank_and_more_ranks_than_cores_are_flagged(
+    metrics: dict[str, Metric],
+) -> None:
+    slow = {m.id: m for m in launch.run(measure_with_slow_rank, QUICK, ranks=2)}
+    blocking = slow[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
     assert 1.0 <= blocking.value < 1.5
     assert 0.5 < blocking.detail["skew"] < 1.5
-
-
-def measure_flags(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Run the section as if the machine had one core."""
-    collectives.cores = lambda: 1
-    yield from measure_quickly(world, replace_sizes(settings))
-
-
-def test_more_ranks_than_cores_are_flagged(metrics: dict[str, Metric]) -> None:
-    few = {m.id: m for m in launch.run(measure_flags, QUICK, ranks=2)}
-    assert all(m.detail["oversubscribed"] for m in few.values())
+    assert 0 < slow[call("gloo", "all_reduce", 2, SIZES[0], "back-to-back").id].value < 1.5
+    assert all(m.detail["oversubscribed"] for m in slow.values())
     if collectives.cores() >= 2:
         assert not any(m.detail["oversubscribed"] for m in metrics.values())
 

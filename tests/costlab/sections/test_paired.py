@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -16,7 +15,6 @@ from costlab.publish.figures import draw_speedup
 from costlab.publish.figures.figures import translator
 from costlab.publish.figures.plotting import LIGHT, figure
 from costlab.record.result import Metric, load
-from costlab.record.statistics import median_ci
 from costlab.record.words import say
 from costlab.sections import sweep_check
 from costlab.sections.fully_sharded import fully_sharded
@@ -38,7 +36,10 @@ def index_by_id(metrics: Iterable[Metric]) -> dict[str, Metric]:
 
 
 def test_a_difference_of_rounds_is_free_of_a_machine_that_drifts() -> None:
-    """The step's slowest rounds fall beside the silent step's slowest, whatever they are."""
+    """The step's slowest rounds fall beside the silent step's slowest, whatever they are.
+
+    So no table shows a step that is slower without communication than with it, beside 13 %.
+    """
     times = {
         "shardlab.gloo": slow_down(STEP),
         "silent": slow_down(SILENT),
@@ -48,16 +49,6 @@ def test_a_difference_of_rounds_is_free_of_a_machine_that_drifts() -> None:
     cost = metrics["fsdp.h256.communication-cost.shardlab.gloo"]
     assert [cost.low, cost.value, cost.high] == pytest.approx([0.1] * 3)
     assert cost.samples == len(SPEEDS)
-
-
-def test_a_silent_step_stands_beside_the_step_of_its_own_rounds() -> None:
-    """So no table shows a step that is slower without communication than with it, beside 13 %."""
-    times = {
-        "shardlab.gloo": slow_down(STEP),
-        "silent": slow_down(SILENT),
-        "communication": slow_down(0.1),
-    }
-    metrics = index_by_id(fully_sharded.shares_of(256, times, 2, "gloo"))
     silent = metrics["fsdp.h256.silent.shardlab"]
     assert silent.value == pytest.approx(USUAL * SILENT)
     assert silent.detail["step"] == pytest.approx(USUAL * STEP)
@@ -150,20 +141,6 @@ def test_the_page_says_where_sweep_and_step_disagree_and_where_they_agree(langua
     agreed = sweep_check.describe(alike, "tp", language)
     assert agreed == say("sweep.agree", language) != ""
     assert sweep_check.describe(measured, "tp", language) == ""
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 12, 25, 40])
-def test_an_interval_holds_the_median_in_95_of_100_cases_and_no_wider(count: int) -> None:
-    values = [float(value) for value in range(count)]
-    median, low, high = median_ci(values[::-1])
-    assert low <= median <= high and (low + high) / 2 == median
-
-    def coverage(cut: int) -> float:
-        return 1 - 2 * sum(math.comb(count, below) for below in range(cut)) / 2**count
-
-    cut = int(low) + 1
-    assert coverage(cut) >= 0.95 or low == 0
-    assert coverage(cut + 1) < 0.95 or 2 * (cut + 1) > count + 1
 
 
 def test_one_process_on_as_many_threads_is_drawn_beside_two_ranks() -> None:

@@ -195,10 +195,13 @@ def test_each_step_of_the_causal_square_is_drawn_as_it_is_counted(reader: Reader
 MEMORIES = [*itertools.product(memory_step.NAMES, memory_step.MICRO_BATCHES, memory_step.BACKWARD)]
 
 
-@pytest.mark.parametrize(("name", "micro_batches", "recompute"), MEMORIES)
-def test_memory_over_a_step_is_the_accounts_and_ends_as_it_began(
-    name: str, micro_batches: int, recompute: str
-) -> None:
+@pytest.mark.parametrize("name", memory_step.NAMES)
+def test_memory_over_a_step_is_the_accounts_and_ends_as_it_began(name: str) -> None:
+    for _, micro_batches, recompute in (at for at in MEMORIES if at[0] == name):
+        check_memory(name, micro_batches, recompute)
+
+
+def check_memory(name: str, micro_batches: int, recompute: str) -> None:
     held, plan = memory_step.count_kinds(name, micro_batches, recompute)
     activation = sum(held[kind] for kind in ("activations", "logits", "buffers"))
     wanted = [held["weights"], held["gradients"], held["optimizer"], activation]

@@ -44,7 +44,7 @@ STEPS = [
 def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(reader: Reader) -> None:
     # What the implementation changes is turned after it.
     turns: Turns = [list(at.items()) for at in STEPS]
-    for at, answer in zip(STEPS, turn_controls(reader, "fsdp", turns), strict=True):
+    for at, answer in zip(STEPS, turn_controls(reader, "fsdp", turns, at_once=True), strict=True):
         step = fsdp.simulate_figure(at)
         assert answer["answers"] == fsdp.format_answers(at, WORDS["fsdp"])
         memory = [

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from sitelab.pages import edit_links
-from tests.site.pages.conftest import EDIT_BASE
+from tests.site.conftest import EDIT_BASE
 from tests.site.scratch_site import REPOSITORY, BuiltSite
 
 

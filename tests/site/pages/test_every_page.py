@@ -17,10 +17,11 @@ AXE = """async ([within, options]) => (await axe.run(
     within, {preload: false, resultTypes: ["violations"], selectors: false, ...options}))
   .violations.filter(found => ["serious", "critical"].includes(found.impact))
   .map(found => `${found.id}: ${found.nodes.length} × ${found.nodes[0].html.slice(0, 200)}`)"""
-# Around the content every page has the same: that is read once, below.
+# Around the content every page has the same: it is read with three of them.
 CONTENT = {"include": [".md-content"]}
 UNSEEN = {"include": ["[data-unseen]", "figure"]}  # of diagrams: drawing/test_drawn_letters.py
 EVERYTHING = {"exclude": [".nothing"]}
+WITH_ALL_AROUND = ("", "es/", "reference/rules/N101/")
 ROOM = {"runOnly": ["scrollable-region-focusable", "target-size"]}  # what a width changes
 COLOUR = {"runOnly": ["color-contrast", "link-in-text-block"]}
 # All other rules that can find something serious.
@@ -132,36 +133,16 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
         assert shown["questions"] == count_questions(place)
         assert shown["width"] <= width
         assert shown["cut"] == shown["options"] == []
-        rules = shape if width == min(SIZES) else ROOM
-        assert page.evaluate(AXE, [CONTENT, rules]) == [], width
-        if shown["unseen"]:
+        around = place.address in WITH_ALL_AROUND
+        rules = shape if around or width == min(SIZES) else ROOM
+        assert page.evaluate(AXE, [EVERYTHING if around else CONTENT, rules]) == [], width
+        if around or shown["unseen"]:
             checked_nestings[width] |= {*shown["unseen"]}
             for scheme in ("light", "dark"):
                 reader.use_scheme(scheme)
-                assert page.evaluate(AXE, [UNSEEN, COLOUR]) == [], (width, scheme)
+                where = EVERYTHING if around else UNSEEN
+                assert page.evaluate(AXE, [where, COLOUR]) == [], (width, scheme)
     assert reader.wrong == []
-
-
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.ci)])
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        *(
-            pytest.param(address, marks=pytest.mark.ci)
-            for address in ("es/", "reference/rules/N101/")
-        ),
-    ],
-)
-def test_what_stands_around_the_content_is_readable_too(
-    reader: Reader, axe: str, address: str, scheme: str
-) -> None:
-    for width, height in SIZES.items():
-        reader.resize(width, height)
-        page = reader.read(address)
-        page.evaluate(axe)
-        reader.use_scheme(scheme)
-        assert page.evaluate(AXE, [EVERYTHING, {}]) == [], width
 
 
 @pytest.mark.ci

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,17 +102,34 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scratch.book / "site"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reader(site: Path, browser: Any) -> Iterator[Reader]:
     with serving(site) as address:
         reader = Reader(browser, address, first_visit=True, viewport={"width": 1440, "height": 900})
         yield reader
-        assert reader.page.evaluate("window.canary") is None
         reader.close()
 
 
-def test_a_forged_card_is_no_card_and_the_proved_one_is(reader: Reader) -> None:
+@pytest.fixture(scope="module")
+def note(reader: Reader) -> Any:
+    """The forged note, opened once: its page with all its diagrams, and why requests failed."""
+    refused: list[str] = []
+    reader.page.on("requestfailed", lambda request: refused.append(f"{request.failure}"))
     page = reader.read(PLACE)
+    drawn = reader.wait_for_diagrams()
+    asked = [fault for fault in reader.wrong if "asked another host" in fault]
+    return SimpleNamespace(page=page, drawn=drawn, refused=refused, asked=asked)
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran(reader: Reader) -> Iterator[None]:
+    reader.wrong.clear()
+    yield
+    assert reader.page.evaluate("window.canary") is None
+
+
+def test_a_forged_card_is_no_card_and_the_proved_one_is(note: Any) -> None:
+    page = note.page
     for name in ("forged", "link", "overlay", "claims", "verdict"):
         assert page.locator(f"#{name}").get_attribute("class") is None
         assert page.locator(f"#{name}").evaluate("e => getComputedStyle(e).position") == "static"
@@ -125,11 +143,8 @@ def test_a_forged_card_is_no_card_and_the_proved_one_is(reader: Reader) -> None:
     assert not card.is_visible()
 
 
-def test_nothing_of_the_site_is_covered_and_no_formula_paints_beyond_its_lines(
-    reader: Reader,
-) -> None:
-    page = reader.read(PLACE)
-    reader.wait_for_diagrams()
+def test_nothing_of_the_site_is_covered_and_no_formula_paints_beyond_its_lines(note: Any) -> None:
+    page = note.page
     for formula in page.locator(".formula").all():
         formula.scroll_into_view_if_needed()
         assert page.evaluate(COVERED) == []
@@ -138,22 +153,17 @@ def test_nothing_of_the_site_is_covered_and_no_formula_paints_beyond_its_lines(
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
 
 
-def test_diagrams_lead_nowhere_and_a_wrong_one_stops_none_after_it(reader: Reader) -> None:
-    refused: list[str] = []
-    reader.page.on("requestfailed", lambda request: refused.append(f"{request.failure}"))
-    page = reader.read(PLACE)
-    drawn = reader.wait_for_diagrams()
+def test_diagrams_lead_nowhere_and_a_wrong_one_stops_none_after_it(note: Any) -> None:
+    page = note.page
     wrong = page.locator("div.mermaid[data-error]").count()
-    assert drawn + wrong == len(DIAGRAMS)
+    assert note.drawn + wrong == len(DIAGRAMS)
     assert page.locator("div.mermaid").last.locator("svg").count() == 1
     leads = """all => all.flatMap(e => [...e.attributes]).filter(a =>
       /href|src|action|^on/.test(a.name) && !a.value.startsWith("#")).map(a => a.value)"""
     assert page.locator("div.mermaid *").evaluate_all(leads) == []
     assert page.locator("div.mermaid a").count() == 0
-    outside_requests = [fault for fault in reader.wrong if "asked another host" in fault]
-    assert refused == ["csp"] * len(
-        outside_requests
-    )  # the picture of a node never left the browser
+    # The picture of a node never left the browser.
+    assert note.refused == ["csp"] * len(note.asked)
 
 
 def test_an_inline_script_does_not_run_under_the_sites_policy(reader: Reader) -> None:

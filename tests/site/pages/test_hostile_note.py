@@ -94,7 +94,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scratch.book / "site"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def watched(hostile: Path, browser: Any) -> Iterator[tuple[Reader, list[str]]]:
     with serving(hostile) as address:
         reader = Reader(browser, address, first_visit=True)

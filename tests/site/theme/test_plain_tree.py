@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
 from sitelab.plain_tree import _from_source, to_markdown
-from tests.notelab.scratch import Scratch
-from tests.running import run_program
-from tests.site.scratch_site import build_environment, make_site
+from tests.site.scratch_site import BuiltSite
 
 
-def test_a_page_of_the_tree_is_finished_and_its_links_start_from_its_file(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path / "book")
-    book, tree = make_site(scratch), tmp_path / "tree"
-    run_program(
-        [sys.executable, "-m", "mkdocs", "build"],
-        cwd=book,
-        env=build_environment(scratch) | {"SHARDBOOK_PLAIN": str(tree)},
-    )
+def test_a_page_of_the_tree_is_finished_and_its_links_start_from_its_file(
+    strict_site: BuiltSite,
+) -> None:
+    tree = strict_site.scratch.root / "tree"
     front = (tree / "en/docs/index.md").read_text()
     assert front.startswith('---\ntitle: "Scratch book"\n---\n\n# Scratch book {#scratch-book}\n')
     assert 'href="experiments/01-scratch/note.md"' in front

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +59,19 @@ class Search:
         return [hit["location"].partition("#")[0] for hit in self.find_hits(words)]
 
 
+Searches = Callable[[str], Search]
+
+
+@pytest.fixture(scope="module")
+def search_in(site: Path) -> Searches:
+    """The search of each language, whose index is loaded once: that takes a second."""
+    return cache(lambda language: Search(site, language))
+
+
 @pytest.mark.parametrize("language", ["en", "es"])
-def test_a_learners_query_finds_the_right_page_first(site: Path, language: str) -> None:
+def test_a_learners_query_finds_the_right_page_first(search_in: Searches, language: str) -> None:
     queries = tomllib.loads(QUERIES.read_text("utf-8"))[language]
-    search = Search(site, "" if language == "en" else language)
+    search = search_in("" if language == "en" else language)
     found = {words: search.find(words)[:3] for words in queries}
     misses = [
         f"{words}: {found[words]}" for words in queries if found[words][:1] != [queries[words]]
@@ -79,14 +90,14 @@ def test_a_learners_query_finds_the_right_page_first(site: Path, language: str) 
     ],
 )
 def test_only_words_that_the_page_lacks_are_struck_out(
-    site: Path, language: str, words: str, missing: set[str]
+    search_in: Searches, language: str, words: str, missing: set[str]
 ) -> None:
-    (hit, *_) = Search(site, language).find_hits(words)
+    (hit, *_) = search_in(language).find_hits(words)
     assert {word for word, is_there in hit["terms"].items() if not is_there} == missing
 
 
-def test_no_place_of_a_page_lacks_a_word_of_another_place(site: Path) -> None:
-    page, *_ = Search(site, "")._ask(2, "zero stage prefetch xyzzy")["items"]
+def test_no_place_of_a_page_lacks_a_word_of_another_place(search_in: Searches) -> None:
+    page, *_ = search_in("")._ask(2, "zero stage prefetch xyzzy")["items"]
     assert len(page) > 1
     for hit in page:
         assert [word for word, is_there in hit["terms"].items() if not is_there] == ["xyzzy"], hit
@@ -95,34 +106,34 @@ def test_no_place_of_a_page_lacks_a_word_of_another_place(site: Path) -> None:
 @pytest.mark.parametrize(
     ("language", "words"), [("", "why is my training hanging"), ("es", "recomputación")]
 )
-def test_a_word_is_marked_once(site: Path, language: str, words: str) -> None:
-    hits = Search(site, language).find_hits(words)
+def test_a_word_is_marked_once(search_in: Searches, language: str, words: str) -> None:
+    hits = search_in(language).find_hits(words)
     texts = [hit[part] for hit in hits for part in ("title", "text")]
     assert any("<mark>" in text for text in texts)
     assert not [text for text in texts if re.search(r"<mark><|<mark<|<ma</mark>", text)]
 
 
 @pytest.mark.parametrize("words", ["xyzzy", "zorgblat xyzzy", "how to"])
-def test_words_that_no_page_has_find_nothing(site: Path, words: str) -> None:
-    assert Search(site, "").find(words) == []
+def test_words_that_no_page_has_find_nothing(search_in: Searches, words: str) -> None:
+    assert search_in("").find(words) == []
 
 
-def test_lunrs_own_language_still_works(site: Path) -> None:
-    search = Search(site, "")
+def test_lunrs_own_language_still_works(search_in: Searches) -> None:
+    search = search_in("")
     either, both = search.find("ring attention"), search.find("+ring +attention")
     assert both and len(both) < len(either)
 
 
 @pytest.mark.parametrize(("language", "words"), [("", "zero bubble"), ("es", "como instalar")])
 def test_a_browser_lists_the_same_pages(
-    browser: Any, searched: str, site: Path, language: str, words: str
+    browser: Any, searched: str, search_in: Searches, language: str, words: str
 ) -> None:
     reader = Reader(browser, searched, viewport={"width": 1440, "height": 900})
     reader.read(f"{language}/" if language else "")
     root = f"{searched}{language}/" if language else searched
     listed = [address.removeprefix(root).partition("#")[0] for address in reader.search(words)]
     reader.close()
-    assert listed[0] == Search(site, language).find(words)[0]
+    assert listed[0] == search_in(language).find(words)[0]
 
 
 def test_a_note_sets_no_keywords_and_a_section_has_its_own_alone(site: Path) -> None:
@@ -146,14 +157,16 @@ def test_a_note_sets_no_keywords_and_a_section_has_its_own_alone(site: Path) -> 
     ],
 )
 def test_the_best_place_is_the_section_that_says_it(
-    site: Path, language: str, words: str, place: str
+    search_in: Searches, language: str, words: str, place: str
 ) -> None:
-    assert Search(site, language).find_hits(words)[0]["location"] == place
+    assert search_in(language).find_hits(words)[0]["location"] == place
 
 
 @pytest.mark.parametrize("language", ["", "es"])
-def test_each_row_of_the_glossary_is_a_hit_and_says_the_meaning(site: Path, language: str) -> None:
-    search = Search(site, language)
+def test_each_row_of_the_glossary_is_a_hit_and_says_the_meaning(
+    site: Path, search_in: Searches, language: str
+) -> None:
+    search = search_in(language)
     glossary = (site / language / "reference/glossary/index.html").read_text("utf-8")
     rows = re.findall(r'<td><a id="([^"]+)"></a>([^,(<]+)', glossary)
     assert len(rows) > 40

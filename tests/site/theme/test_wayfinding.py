@@ -38,17 +38,14 @@ def belongs_to_a_lab(place: Place) -> bool:
     return folder in ("experiments", "solutions") or "/since/" in f"/{place.address}"
 
 
-IN_MENUS = [place for place in list_places() if "not-found" not in place.address]
-
-
-@pytest.mark.parametrize("place", [pytest.param(p, id=p.address or "front") for p in IN_MENUS])
-def test_a_page_is_in_its_menu_or_has_a_bar_and_leads_to_its_lab(site: Path, place: Place) -> None:
-    menu, trail, foot = (read(site, place.address, part) for part in (MENU, TRAIL, FOOT))
-    assert "md-nav__link--active" in menu or trail
-    assert foot
-    if belongs_to_a_lab(place):
-        assert any("labs/" in link for link in list_links(trail, place.address)), trail
-        assert read(site, place.address, TAB).count("md-tabs__item--active") == 1
+def test_each_page_is_in_its_menu_or_has_a_bar_and_leads_to_its_lab(site: Path) -> None:
+    for place in (place for place in list_places() if "not-found" not in place.address):
+        menu, trail, foot = (read(site, place.address, part) for part in (MENU, TRAIL, FOOT))
+        assert "md-nav__link--active" in menu or trail, place
+        assert foot, place
+        if belongs_to_a_lab(place):
+            assert any("labs/" in link for link in list_links(trail, place.address)), place
+            assert read(site, place.address, TAB).count("md-tabs__item--active") == 1, place
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
