@@ -65,27 +65,9 @@ def test_a_range_is_proposed_without_the_comments_at_its_ends() -> None:
     assert (8, 10) in alternatives(6, 10)
 
 
-def test_the_first_line_of_a_statement_may_mean_all_of_it() -> None:
-    assert (8, 10) in alternatives(8, 8)
-    assert (9, 10) not in alternatives(9, 9)
-
-
-def test_a_range_up_to_the_next_definition_keeps_its_end() -> None:
-    old = "package a\n\nfunc A() {\n\ta()\n}\n\n// B is next.\nfunc B() {\n}\n"
-    new = old.replace("\ta()", "\ta()\n\tb()").replace("// B", "// B has\n// more: it")
-    versions, mention = (version(old, "a.go"), version(new, "a.go")), [Mention("A", "A", 1)]
-    for last, end in ((7, 9), (5, 6), (6, 6)):
-        assert find_whole(*versions, Place("a.go", 3, last), mention) == Place("a.go", 3, end)
-
-
 def test_a_line_of_a_definition_may_mean_the_whole() -> None:
     assert (18, 19) in alternatives(18, 18)
     assert (5, 15) in alternatives(5, 6)
-
-
-def test_a_whole_symbol_may_mean_all_lines_up_to_the_next() -> None:
-    assert alternatives(5, 15)[-1] == (5, 17)
-    assert (5, 17) not in alternatives(5, 14)
 
 
 @pytest.mark.parametrize(

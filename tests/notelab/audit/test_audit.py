@@ -239,6 +239,13 @@ JUDGED = {
     "a comment above a definition": (
         ABOVE, "`build_frame` is in `ring.py:16`.", None, "moved", False, 17, 17,
     ),
+    "a line of the body": (
+        CODE, "The body of `build_frame` (`ring.py:19`).", MOVED, "moved", False, 22, 22,
+    ),
+    "a name in a later column": (
+        CODE, "| place | check |\n|---|---|\n| `ring.py:13` | `grep LIMIT` |", MOVED,
+        "moved", False, 16, 16,
+    ),
     "a comment that mentions the name": (
         CODE.replace("        self.p", "        # Not encode_header.\n        self.p"),
         "The call of `encode_header`: `ring.py:13`.", None, "", False, 19, 19,
@@ -321,6 +328,9 @@ def test_a_path_that_two_files_end_in_is_never_certain(book: Path) -> None:
     commit_all(book, "two")
     (row,) = audit(book)
     assert row["certain"] is False and "2 files end in this path" in str(row["reason"])
+    (book / "a/wheel.py").write_text(CODE.replace("build_frame", "build_body"))
+    commit_all(book, "only one of them has the name")
+    assert audit(book)[0]["path"] == "b/wheel.py"
 
 
 def test_a_file_beside_the_document_wins(book: Path) -> None:

@@ -1,6 +1,5 @@
 """The other places that a citation may mean, beside the first proposal of its verdict."""
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from notelab.audit.mentions import COMMENT, Mention, find_definitions, is_impl
@@ -37,12 +36,7 @@ def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> It
     uses = [row for row in outside if not COMMENT.match(new.lines[row - 1])]
     for row in sorted(uses, key=lambda row: abs(row - first.start))[:1]:
         yield Place(new.path, row, row)
-    at = bisect_left(new.outline.statements, (first.start, first.start))
-    statements = new.outline.statements[at : at + 1] if size == 1 else []
-    yield from whole or (Place(new.path, *each) for each in statements if each[0] == first.start)
-    ending = [symbol for symbol in new.outline.symbols if symbol.last == first.end]
-    ends = (_find_end_before_next(new, symbol) for symbol in ending if size > 1)
-    yield from (Place(new.path, first.start, end) for end in ends if end)
+    yield from whole
 
 
 def _adjust_range(new: Version, place: Place) -> Iterator[Place]:
@@ -82,24 +76,14 @@ def find_whole(old: Version, new: Version, place: Place, mentions: list[Mention]
         is_start = _find_top(old, symbol) - _SLIP <= place.start <= symbol.line
         if not is_start or base_name(symbol.name) not in names:
             continue
-        until_next = place.end == _find_end_before_next(old, symbol)
-        if not (until_next or -_SLIP <= missed <= (symbol.last - symbol.line) * _MISSED):
+        if not -_SLIP <= missed <= (symbol.last - symbol.line) * _MISSED:
             continue
         named = new.symbols_named(symbol.name) or new.symbols_by_base_name(base_name(symbol.name))
         if len(named) == 1:
             starts = {symbol.line: named[0].line, symbol.top: named[0].top}
             start = starts.get(place.start) or _find_top(new, named[0])
-            end = _find_end_before_next(new, named[0]) if until_next else 0
-            return Place(new.path, start, end or named[0].last)
+            return Place(new.path, start, named[0].last)
     return None
-
-
-def _find_end_before_next(version: Version, symbol: Symbol) -> int:
-    """Return the last line before the next definition if only comments are between, else 0."""
-    heads = (each.line for each in version.outline.symbols if each.line > symbol.last)
-    end = min(heads, default=len(version.lines) + 1) - 1
-    between = version.lines[symbol.last : end]
-    return end if between and all(map(COMMENT.match, between)) else 0
 
 
 def _find_top(version: Version, symbol: Symbol) -> int:

@@ -24,6 +24,7 @@ from notelab.sources.suggest_paths import has_kin
 
 _MAX_BYTES = 4 * 1024 * 1024
 _FEW, _MOST = 3, 0.6  # the other citations of a commit, and the share of them that must have fitted
+_MAX_FILES = 12  # with the same end, that are compared with the names
 _LEADS_TO = re.compile(r"[`*]*\]\(<?([^)>#\s]+)")
 
 
@@ -134,9 +135,18 @@ class Auditor:
         paths = [linked] if linked else self._resolve(citation.path, citation.relative, dates)
         if not paths and (citation.form == "maybe" or self._is_only_a_word(citation)):
             return None
+        mentions = find_mentions(candidate, self._lines)
+        if len(paths) > 1:
+            paths = sorted(paths[:_MAX_FILES], key=lambda path: -self._count_names(path, mentions))
         if paths and not citation.problem:
             self._cited.append(paths[0])
-        return _Context(candidate, row, dates, paths, find_mentions(candidate, self._lines))
+        return _Context(candidate, row, dates, paths, mentions)
+
+    def _count_names(self, path: str, mentions: list[Mention]) -> float:
+        """Return the weight of the names beside a citation that a file has."""
+        version = self._repository.version(path)
+        rows = version.rows_by_name if version else {}
+        return sum(each.weight for each in mentions if each.weight >= 0.5 and each.name in rows)
 
     def find_trusted(self, contexts: list[_Context]) -> None:
         """Compare each citation with the text around it, at the commit that wrote its line."""

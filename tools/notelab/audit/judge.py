@@ -25,6 +25,7 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
+_BESIDE = 0.5  # and from which it is beside it, in the same sentence
 _MAX_ROWS = 20  # of a name's that are compared, the nearest
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
@@ -77,7 +78,10 @@ def judge(
     expected = [carried.change.new] if carried.change.new else carried.change.proposals[:1]
     named = _judge_by_names(new, place, mentions, dates, expected)
     named.dated = carried.commit
-    if trusted and carried.is_dated and not COMMENT.match(carried.old.lines[place.start - 1]):
+    line = carried.old.lines[place.start - 1]
+    is_kept = trusted and carried.is_dated and not COMMENT.match(line)
+    is_named = any(mention.weight >= _BESIDE and not mention.rival for mention in mentions)
+    if is_kept or (carried.change.new and line.strip() and not is_named):
         verdict = _judge_carried(carried, place, [], new)
         if verdict.state != "gone":
             verdict.proposals[1:1] = named.proposals[:1]
@@ -188,14 +192,16 @@ def _find_missed_definition(
     """Return where the nearest name is defined now if a number missed its definition by little.
 
     A single line that has no name of the text, or is a comment, a few lines beside the definition
-    of the nearest name, was a slip when it was written.
+    of the nearest name, was a slip when it was written. A line of code in its body was none.
     """
     if place.start != place.end or not mentions or new is None:
         return None
     names = set(map(fold_name, old.outline.names_between(place.start, place.end)))
     is_comment = COMMENT.match(old.lines[place.start - 1])
-    near_names = (fold_name(mention.name) for mention in mentions if mention.weight >= 0.5)
+    near_names = (fold_name(mention.name) for mention in mentions if mention.weight >= _BESIDE)
     if not is_comment and not names.isdisjoint(near_names):
+        return None
+    if not is_comment and names_enclosing(old, place.start, place.end, mentions[0]):
         return None
     name = mentions[0].name
     rows = range(place.start - _SLIP, place.start + _SLIP + 1)

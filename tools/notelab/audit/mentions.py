@@ -22,17 +22,15 @@ _CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
 _HYPHENATED = re.compile(r"(?<![\w)\]-])-*[a-z][a-z\d]*(?:-[a-z\d]+)+(?![\w(.-])")  # no identifier
 _END = re.compile(r"[.;!?][*_)\"]*(?:\s|\Z)|\n\s*(?:[-*+]|\d+[.)])\s|\|")
 _NEAR, _SIDE, _SENTENCE, _BLOCK, _HEADING = 1.0, 0.8, 0.4, 0.2, 0.1
-_KEYWORDS = frozenset(
+_KEYWORDS = frozenset(  # that `is_anchor` takes for names
     """
-    Err False None Ok Option Result Self Some String True Vec abstract as async auto await
-    bool boolean break byte case catch chan char class const continue crate def default
-    defer delete do double dyn elif else enum err error except export extends false final
-    finally float fn for from func function go if impl implements import in int interface is
-    lambda let long loop map match mod mut namespace new nil null num number ok operator or
-    package pass private protected pub public raise ref return select self short signed
-    sizeof static str string struct super switch template this throw throws trait true try
-    type typedef typename undefined union unsafe unsigned use using usize var void volatile
-    where while with yield
+    Err Ok Option Result Self Some String Vec abstract auto bool boolean byte case catch chan
+    char const crate default defer delete do double dyn enum err error export extends false
+    final float fn func function go impl implements int interface let long loop map match mod
+    mut namespace new nil null num number ok operator package private protected pub public ref
+    select short signed sizeof static str string struct super switch template this throw throws
+    trait true type typedef typename undefined union unsafe unsigned use using usize var void
+    volatile where
     """.split()  # noqa: SIM905 - a table of words
 )
 _DEFINES = (
