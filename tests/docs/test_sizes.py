@@ -45,7 +45,7 @@ LIMITS = {
     "tools/pages": (1_600, 2_272),
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-TESTS = (36_000, 54_650)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 54_580)  # lines of all tests: wanted, and at most today
 FILES = 540  # in all these rooms; the plan asks for 370
 SMALL = 8  # files, of fewer lines than SHORTEST
 SHORTEST = 30
