@@ -1,12 +1,14 @@
 /* Checks and grades what recall cards ask, and remembers in this browser when to ask again.
  *
  * `shardbook recall` asks the same cards in a terminal, by the same schedule (recall-schedule.js).
- * On the page of today's cards the cards that are due are asked one after another. */
+ * On the page of today's cards the cards that are due are asked one after another. A worked problem
+ * has a field for the reader's answer, which is kept and compared with the folded one. */
 (function () {
   "use strict";
 
   const KEPT = "shardbook.recall"; // an export: every answer that was given in this browser
   const KNOWN = "shardbook.recall.cards"; // the site's cards, with their evidence, for the header
+  const PROBLEMS = "shardbook.problems"; // what was typed for worked problems, the same in each language
   const LIMIT = 20; // cards of a sitting, as of `shardbook recall`
   const MINUTE = 60000; // milliseconds
   const DAY = 1440 * MINUTE;
@@ -16,6 +18,8 @@
     en: {
       grades: ["again", "hard", "good", "easy"], how: "How well did you know it?",
       typed: "Your answer, with its unit", check: "Check", right: "Right.", wrong: "Not that.",
+      own: "Your answer", ownKept: "Your answer, kept in this browser",
+      has: (found, of) => `Results in bold that your answer has: ${found.length} of ${of}${found.length ? ` (${found.join(", ")})` : ""}.`,
       hints: { small: "It is more.", large: "It is less.", unit: "It has another unit." }, retry: "Try once more.",
       failed: "The answer is below; this card comes again soon.",
       unit: "In which unit? Add it: B, KiB, MiB, GB …",
@@ -46,6 +50,8 @@
     es: {
       grades: ["otra vez", "difícil", "bien", "fácil"], how: "¿La sabías?",
       typed: "Tu respuesta, con su unidad", check: "Comprobar", right: "Correcto.", wrong: "No es eso.",
+      own: "Tu respuesta", ownKept: "Tu respuesta, guardada en este navegador",
+      has: (found, of) => `Resultados en negrita que tiene tu respuesta: ${found.length} de ${of}${found.length ? ` (${found.join(", ")})` : ""}.`,
       hints: { small: "Es más.", large: "Es menos.", unit: "Lleva otra unidad." }, retry: "Prueba otra vez.",
       failed: "La respuesta está abajo; esta tarjeta vuelve pronto.",
       unit: "¿En qué unidad? Añádela: B, KiB, MiB, GB …",
@@ -104,25 +110,10 @@
     if (!text) return [];
     try {
       return read(text, Date.now());
-    } catch { /* of an older version of this script, or not ours: below */ }
+    } catch { /* not ours: below */ }
     set(`${KEPT}.corrupt`, text);
-    const older = convert(text);
-    keepAll(older);
-    return older;
-  }
-
-  /* Return an answer for each card as this script kept it before: with days and no history. */
-  function convert(text) {
-    try {
-      const cards = Object.entries(JSON.parse(text));
-      const made = cards.map(([card, { days, due: at, evidence }]) => ({
-        card, at: new Date(at - days * DAY).toISOString(), evidence,
-        grade: days < 1 ? 1 : days < 3 ? 2 : days < 7 ? 3 : 4,
-      }));
-      return read(write(made), Date.now());
-    } catch {
-      return [];
-    }
+    keepAll([]);
+    return [];
   }
 
   function keepAll(reviews) {
@@ -242,6 +233,49 @@
       input.value = verdict.textContent = "";
       wrongs = 0;
     });
+  }
+
+  // ---------------------------------------------------------------- worked problems
+
+  const NUMBER = /\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?\s*\p{L}*/giu;
+  const SECONDS = { s: 1, ms: 1e-3, µs: 1e-6, μs: 1e-6, us: 1e-6, ns: 1e-9 };
+
+  /* Return the numbers in a text, with times in seconds. */
+  function numbers(text) {
+    return [...text.matchAll(NUMBER)].map(([number]) => quantity(number)).filter(Boolean).map(({ value, unit }) =>
+      (unit in SECONDS ? { value: value * SECONDS[unit], unit: "s" } : { value, unit }));
+  }
+
+  /* Whether a result is in what was typed: to three digits, in another unit of bytes or time, or as a text. */
+  function holds(typed, result) {
+    const bare = (text) => text.replace(/\s/g, "");
+    const [expected, ...more] = numbers(result);
+    if (!expected || more.length) return bare(typed).includes(bare(result));
+    const scaled = (unit) => unit === "B" || unit === "s";
+    return numbers(typed).some(({ value, unit }) => Math.abs(value - expected.value) <= 0.005 * expected.value
+      && (unit === expected.unit || (!scaled(unit) && !scaled(expected.unit))));
+  }
+
+  /* Put a field for the reader's answer before the folded one. */
+  function solve(details, number) {
+    const { base } = JSON.parse(document.getElementById("__config").textContent);
+    const key = `${location.pathname.slice(new URL(base, location.href).pathname.length)}#${number}`;
+    const all = () => { try { return JSON.parse(get(PROBLEMS)) || {}; } catch { return {}; } };
+    const field = element("textarea", { className: "recall-own", rows: 1, placeholder: say.ownKept, value: all()[key] || "" });
+    field.setAttribute("aria-label", `${say.own}, ${number}`);
+    const verdict = element("p", { className: "recall-verdict" });
+    verdict.setAttribute("role", "status");
+    const results = [...details.querySelectorAll("strong")].map((strong) => strong.textContent);
+    function compare() {
+      const found = results.filter((result) => holds(field.value, result));
+      verdict.textContent = details.open && field.value.trim() && results.length ? say.has(found, results.length) : "";
+    }
+    field.addEventListener("input", () => {
+      set(PROBLEMS, JSON.stringify({ ...all(), [key]: field.value || undefined })); // without an empty one
+      compare();
+    });
+    details.addEventListener("toggle", compare);
+    details.before(field, verdict);
   }
 
   // ---------------------------------------------------------------- the header, and today's page
@@ -419,6 +453,10 @@
     graded(card);
     if (card.dataset.value) asking(card);
     show(card);
+  }
+  for (const details of document.querySelectorAll("details.example")) {
+    const [, number] = /^\S+ (\d+)$/.exec(details.querySelector("summary").textContent.trim()) || [];
+    if (number) solve(details, number);
   }
   const today = document.getElementById("recall-sitting");
   if (today) {

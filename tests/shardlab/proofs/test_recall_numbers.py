@@ -107,6 +107,9 @@ MADE: dict[str, Callable[[], float]] = {
     "docs/labs/00-ffn-by-hand#four-ranks": lambda: (
         formulas.row_parallel(tokens=3, features=3, ranks=4, itemsize=8).wire
     ),
+    "docs/labs/00-ffn-by-hand#eight-units": lambda: payload(
+        formulas.column_parallel(tokens=3, features=3, ranks=2, itemsize=8)
+    ),
     "docs/labs/00b-write-it#unit-sent": lambda: (
         formulas.fully_sharded([0, 78], ranks=2, itemsize=8).wire
     ),

@@ -96,9 +96,9 @@ def weigh_first_load(browser: Any, served: str, place: Place) -> tuple[int, int,
     return len(bodies), sum(map(len, bodies)), sum(len(gzip.compress(body)) for body in bodies)
 
 
-def fill_table(page: Path, table: str) -> None:
-    """Write `table` between the page's markers; the rest of the page is not changed."""
-    opening, closing = "<!-- measured -->\n", "\n<!-- /measured -->"
+def fill_table(page: Path, table: str, mark: str = "measured") -> None:
+    """Write `table` between the page's two marks; the rest of the page is not changed."""
+    opening, closing = f"<!-- {mark} -->\n", f"\n<!-- /{mark} -->"
     before, rest = page.read_text("utf-8").split(opening)
     page.write_text(before + opening + table + closing + rest.split(closing)[1], "utf-8")
 

@@ -16,7 +16,7 @@ from tests.site.drawing.drawn import EACH, Drawings
 SOURCE = {"x": 1, "X": 1000}
 AXIS = {"%Q": 1, "%s": 1000}
 TAGS = {"active", "done", "crit", "milestone"}
-NOT_TASKS = ("gantt", "title", "dateFormat", "axisFormat", "section", "%%", "tickInterval")
+NOT_TASKS = re.compile("---|%%|gantt|title|section|displayMode|dateFormat|axisFormat|tick")
 PIXELS = 1.5
 
 
@@ -39,7 +39,7 @@ def read_tasks(text: str) -> list[Task]:
     unit = SOURCE[read_setting(text, "dateFormat")]
     parsed = []
     for line in (line.strip() for line in text.splitlines()):
-        if not line or line.startswith(NOT_TASKS):
+        if not line or NOT_TASKS.match(line):
             continue
         name, _, rest = line.partition(":")
         parts = [part for part in re.split(r"\s*,\s*", rest.strip()) if part not in TAGS]

@@ -172,18 +172,23 @@ def test_a_history_that_is_none_is_set_aside_and_the_cards_work(reader: Reader) 
     assert reader.page.evaluate("localStorage.getItem('shardbook.recall.corrupt')") == "[torn"
 
 
-def test_what_an_older_version_kept_still_counts(reader: Reader) -> None:
-    """It kept days and no answers: each card gets one answer, which is due about as late."""
-    card = reader.page.locator("details.question[data-recall$='#latency']")
-    name, evidence = (card.get_attribute(f"data-{what}") for what in ("recall", "evidence"))
-    reader.page.evaluate("""([name, evidence]) => localStorage.setItem("shardbook.recall",
-        JSON.stringify({[name]: {days: 7, due: Date.now() + 6 * 86400000, evidence}}))""",
-        [name, evidence])  # fmt: skip
+def test_an_own_answer_to_a_problem_is_kept_and_compared_when_the_answer_opens(
+    reader: Reader,
+) -> None:
+    """Both languages keep it in one place."""
+    field = reader.page.locator("textarea.recall-own").first
+    verdict = reader.page.locator("textarea.recall-own + .recall-verdict").first
+    field.fill("1,75 GiB, then 0.0377 s")
+    assert verdict.text_content() == ""
+    reader.page.locator("details.example > summary").first.click()
+    for typed, count in {"0.0377 s": "1", "1.79 GiB, 38 ms": "0", "1.879 GB 37650 us": "2"}.items():
+        field.fill(typed)
+        words = verdict.inner_text()
+        assert f": {count} of 2" in words or f": {count} de 2" in words, typed
     reader.page.reload(wait_until="load")
-    assert "6" in card.locator(".recall-when").inner_text() or "7" in (
-        card.locator(".recall-when").inner_text()
-    )
-    assert [review["grade"] for review in list_kept(reader)] == [4]
+    assert field.input_value() == "1.879 GB 37650 us"
+    kept = reader.page.evaluate("Object.keys(JSON.parse(localStorage['shardbook.problems']))")
+    assert kept == ["theory/01-collectives/#1"]
 
 
 def list_kept(reader: Reader) -> list[dict[str, Any]]:
