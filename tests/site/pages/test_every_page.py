@@ -56,7 +56,8 @@ SHOWN = r"""seen => {
     unseen: [...unseen],
     cut: [...document.querySelectorAll(".md-content :is(td, th) code")]
       .filter(code => code.checkVisibility() && broken(code)).map(code => code.textContent),
-    options: [...document.querySelectorAll(".whole, .formula-end")]
+    options: [...document.querySelectorAll(
+      ".whole, [class^=joined]:has(.formula), [class^=joined]:has(.citation:not(td *))")]
       .filter(option => lines(option) > 1).map(option => option.textContent),
     broken: count("div.mermaid[data-error], .formula-error"),
     formulas: count(".formula .katex"),

@@ -72,7 +72,7 @@ def test_claims_fit_the_narrowest_telephone(open_reader: OpenReader) -> None:
 
 def test_an_edge_fades_while_there_is_more_beyond_it(open_reader: OpenReader) -> None:
     reader = open_reader(viewport={"width": 390, "height": 844})
-    page = reader.read("theory/03-sharded-data-parallelism/")
+    page = reader.read("theory/09-choosing-a-layout/")
     table = page.locator(".md-typeset__scrollwrap[data-more=end]").first
     table.evaluate("table => { table.setAttribute('data-this', ''); table.scrollLeft = 1e6; }")
     reader.until("() => document.querySelector('[data-this]').dataset.more === 'start'")

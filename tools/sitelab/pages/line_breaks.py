@@ -11,6 +11,8 @@ width.
 import re
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from sitelab.pages.tree import Element
 
 LONG = 50  # characters: three lines of a column that is wide enough to read
@@ -26,6 +28,8 @@ _OPERAND = r"[(\[√]*[−±]?(?:\d[\d.,]*|[^\W\d_]{1,2})[₀-₉⁰¹²³⁴-�
 _FORMULA = rf"(?<![\w,.]){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
 _WHOLE = re.compile(f"({_INTERVAL}|{_FORMULA})")
 _LONGEST = 32  # characters that a telephone's line has room for
+_OPENING = re.compile(r"[(\[«“¿¡]+$")
+_CLOSING = re.compile(r"[,.;:!?)\]»”…]+")
 _BLOCK = ["language-bash", "highlight"]
 _OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
@@ -44,6 +48,36 @@ def make_numbers_nonbreaking(page: Element) -> None:
         return _split(_BREAKABLE_SPACE.sub("\N{NO-BREAK SPACE}", text), _WHOLE)
 
     page.replace_texts(join, _SKIPPED_TAGS)
+
+
+def join_punctuation(page: Element) -> None:
+    """Put each formula, code and link to code into a span with the punctuation that touches it."""
+    for parent in [page, *page.descendants()]:
+        nodes = ["", *parent.children, ""]
+        for index, child in enumerate(nodes[1:-1], 1):
+            if not isinstance(child, Element) or not _is_whole(child):
+                continue
+            before, after = (
+                "" if isinstance(text, Element | Markup) else text
+                for text in (nodes[index - 1], nodes[index + 1])
+            )
+            start, end = _OPENING.search(before), _CLOSING.match(after)
+            if start:
+                nodes[index - 1] = before[: start.start()]
+            if end:
+                nodes[index + 1] = after[end.end() :]
+            sides = f"{'joined-start ' if start else ''}{'joined-end' if end else ''}".strip()
+            if sides:
+                parts = [start[0] if start else "", child, end[0] if end else ""]
+                nodes[index] = Element("span", {"class": sides}, [part for part in parts if part])
+        parent.children = [node for node in nodes if node != ""]
+
+
+def _is_whole(element: Element) -> bool:
+    """Return whether an element is an inline formula, code, or a link to code alone."""
+    if element.tag == "a" and len(element.children) == 1:
+        return isinstance(code := element.children[0], Element) and _is_whole(code)
+    return element.tag == "code" or element.attributes.get("class") == "formula"
 
 
 def make_options_nonbreaking(page: Element) -> None:
