@@ -286,8 +286,8 @@ def test_a_note_says_below_its_title_which_files_it_reads_at_which_pin(site: Pat
     again = msgspec.structs.replace(CITED, first=5)
     other = msgspec.structs.replace(CITED, source="pytorch", path="b<.py", release="")
     assert live_citations.describe_sources([CITED, again, other], "en") == (
-        '<p class="goal">Reads <code>a.py</code> of megatron at core_v0.16.1. '
-        "Reads <code>b&lt;.py</code> of pytorch at 55ac7082517c.</p>"
+        '<p class="goal">Reads a.py of megatron at core_v0.16.1. '
+        "Reads b&lt;.py of pytorch at 55ac7082517c.</p>"
     )
     note = site / "es/experiments/35-reading-notes/megatron-tp-layers/index.html"
-    assert re.search(r'</h1><p class="goal">Lee <code>layers.py</code>', note.read_text("utf-8"))
+    assert re.search(r'</h1><p class="goal">Lee layers.py, ', note.read_text("utf-8"))

@@ -89,14 +89,10 @@ def describe_sources(citations: Iterable[ResolvedCitation], language: str) -> st
         files.setdefault(pin, {})[each.path.rpartition("/")[2]] = None
     text = load_words(language)["note"]["reads"]
     sentences = (
-        text.format(
-            files=", ".join(f"<code>{escape(make_visible(name))}</code>" for name in names),
-            source=escape(source),
-            release=escape(make_visible(release)),
-        )
+        text.format(files=", ".join(names), source=source, release=release)
         for (source, release), names in files.items()
     )
-    return f'<p class="goal">{". ".join(sentences)}.</p>'
+    return f'<p class="goal">{escape(make_visible(". ".join(sentences)))}.</p>'
 
 
 def make_mark(html: str) -> str:

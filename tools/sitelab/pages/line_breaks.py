@@ -11,8 +11,6 @@ width.
 import re
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
 from sitelab.pages.tree import Element
 
 LONG = 50  # characters: three lines of a column that is wide enough to read
@@ -28,8 +26,7 @@ _OPERAND = r"[(\[√]*[−±]?(?:\d[\d.,]*|[^\W\d_]{1,2})[₀-₉⁰¹²³⁴-�
 _FORMULA = rf"(?<![\w,.]){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
 _WHOLE = re.compile(f"({_INTERVAL}|{_FORMULA})")
 _LONGEST = 32  # characters that a telephone's line has room for
-_OPENING = re.compile(r"[(\[«“¿¡]+$")
-_CLOSING = re.compile(r"[,.;:!?)\]»”…]+")
+_OPENING, _CLOSING = "([«“¿¡", ",.;:!?)]»”…"
 _BLOCK = ["language-bash", "highlight"]
 _OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
@@ -58,18 +55,17 @@ def join_punctuation(page: Element) -> None:
             if not isinstance(child, Element) or not _is_whole(child):
                 continue
             before, after = (
-                "" if isinstance(text, Element | Markup) else text
-                for text in (nodes[index - 1], nodes[index + 1])
+                text if type(text) is str else "" for text in (nodes[index - 1], nodes[index + 1])
             )
-            start, end = _OPENING.search(before), _CLOSING.match(after)
+            start = before[len(before.rstrip(_OPENING)) :]
+            end = after[: len(after) - len(after.lstrip(_CLOSING))]
             if start:
-                nodes[index - 1] = before[: start.start()]
+                nodes[index - 1] = before.removesuffix(start)
             if end:
-                nodes[index + 1] = after[end.end() :]
-            sides = f"{'joined-start ' if start else ''}{'joined-end' if end else ''}".strip()
-            if sides:
-                parts = [start[0] if start else "", child, end[0] if end else ""]
-                nodes[index] = Element("span", {"class": sides}, [part for part in parts if part])
+                nodes[index + 1] = after.removeprefix(end)
+            if sides := f"{'joined-start ' * bool(start)}{'joined-end' * bool(end)}".strip():
+                parts = [part for part in (start, child, end) if part]
+                nodes[index] = Element("span", {"class": sides}, parts)
         parent.children = [node for node in nodes if node != ""]
 
 
