@@ -38,14 +38,15 @@ LIMITS = {
     # and its bar of the card (7). With terms of the glossary that find a page (28), the
     # address to clone from (9), intervals and formulas on one line (6), the verdict's bracket (7).
     # With rows of the glossary and sections that the search finds by themselves (60).
-    "tools/sitelab": (1_200, 2_990),
+    # With letters of formulas in sentences (25), punctuation that joins (15), a note's files (12).
+    "tools/sitelab": (1_200, 3_040),
     # With the pages of lab 06, diagrams drawn (105), the scored predictions (95), the drawers of
     # the API pages (25), layouts measured on CPU ranks (165), scores of models with experts (6).
     # With what lab 01's runs print (33).
     "tools/pages": (1_600, 2_272),
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-TESTS = (36_000, 54_650)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 54_700)  # lines of all tests: wanted, and at most today
 FILES = 540  # in all these rooms; the plan asks for 370
 SMALL = 8  # files, of fewer lines than SHORTEST
 SHORTEST = 30

@@ -50,7 +50,10 @@ SHOWN = r"""seen => {
   // scrolling.js in a table that would be too wide.
   const broken = code => !/[\s,/-]/.test(code.textContent.trim())
     && !code.querySelector("wbr") && code.getClientRects().length > 1;
-  const lines = element => new Set([...element.getClientRects()].map(one => one.top)).size;
+  const isBroken = element => {  // a part of it begins below another part
+    const parts = [...element.getClientRects()];
+    return parts.some(one => one.top > Math.min(...parts.map(other => other.bottom)) - 1);
+  };
   const count = selector => document.querySelectorAll(selector).length;
   return {
     unseen: [...unseen],
@@ -58,7 +61,7 @@ SHOWN = r"""seen => {
       .filter(code => code.checkVisibility() && broken(code)).map(code => code.textContent),
     options: [...document.querySelectorAll(
       ".whole, [class^=joined]:has(.formula), [class^=joined]:has(.citation:not(td *))")]
-      .filter(option => lines(option) > 1).map(option => option.textContent),
+      .filter(isBroken).map(option => option.textContent),
     broken: count("div.mermaid[data-error], .formula-error"),
     formulas: count(".formula .katex"),
     questions: count("details.question"),
