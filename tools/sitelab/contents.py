@@ -13,13 +13,14 @@ from notelab.recall.cards import Card
 from sitelab.citations.live_citations import link_citations, make_mark
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.diagrams import embed_drawings
-from sitelab.drawing.formulas import draw_formulas
+from sitelab.drawing.formulas import draw_formulas, set_letters
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures, offer_narrow_plots
 from sitelab.figures import MAKERS
 from sitelab.figures.embed import embed_figures
 from sitelab.katex import Formulas, RenderedFormula
 from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.line_breaks import (
+    join_punctuation,
     make_numbers_nonbreaking,
     make_options_nonbreaking,
     mark_long_cells,
@@ -121,6 +122,11 @@ def _draw_formulas(draft: Draft) -> None:
         draft.faults.append(Fault(tex, f"a formula that can't be drawn: {tex}: {error}"))
 
 
+def _set_letters(draft: Draft) -> None:
+    if "theory/" in draft.source.url or "arithmatex" in draft.source.html:
+        set_letters(draft.page, draft.source.language)
+
+
 def _link_citations(draft: Draft) -> None:
     language, url, known = draft.source.language, draft.source.url, draft.source.citations
     draft.cards = link_citations(draft.page, known, language=language, url=url, mark=draft.mark)
@@ -144,8 +150,10 @@ PASSES = (
     Pass("long cells", lambda draft: mark_long_cells(draft.page)),
     Pass("formulas", _draw_formulas, ("long cells",)),
     Pass("numbers", lambda draft: make_numbers_nonbreaking(draft.page), ("drawings", "formulas")),
+    Pass("punctuation", lambda draft: join_punctuation(draft.page), ("formulas",)),
+    Pass("letters", _set_letters, ("formulas", "numbers")),
     Pass("recall cards", lambda draft: mark_cards(draft.page, draft.source.cards)),
-    Pass("citations", _link_citations, ("long cells",)),
+    Pass("citations", _link_citations, ("long cells", "punctuation")),
     Pass("options", lambda draft: make_options_nonbreaking(draft.page), ("citations",)),
 )
 

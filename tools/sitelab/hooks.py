@@ -212,7 +212,11 @@ class Site:
         self._wayfinding.add(content.html, page)
         if uri == CHANGELOG:  # in English, also in the Spanish site
             return f'<div lang="en">{content.html}</div>'
-        return self._todays_cards.add(content.html, page, language)
+        html = content.html
+        if hidden and citations and uri.startswith("experiments/") and not is_bench_page(uri):
+            line = live_citations.describe_sources(citations.values(), language)
+            html = html.replace("</h1>", f"</h1>{line}", 1)
+        return self._todays_cards.add(html, page, language)
 
     def on_page_context(
         self, context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Navigation

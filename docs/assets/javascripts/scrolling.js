@@ -7,6 +7,8 @@
     ".md-typeset pre > code, .md-typeset__scrollwrap:not(.play-scroll *), div.mermaid, div.formula, " +
     ".md-typeset p:has(> img), .play-scroll";
   const WIDENED = ".md-typeset__scrollwrap, pre";
+  const TABLES = ".md-typeset__scrollwrap:not(.play-scroll *)";
+  const telephone = matchMedia("(max-width: 44.984375em)");
   // A frame of its own keeps what is in it.
   const FRAMES = "details, li, figure, .admonition, .citation-card, .claims, [data-md-component=toc]";
 
@@ -35,10 +37,30 @@
     }
   }
 
+  /* On a telephone a name in a table that doesn't fit breaks behind a stroke, a dot or an underscore, and a
+   * citation between its file and its lines. */
+  function breakNames(root) {
+    const cut = [...root.querySelectorAll(TABLES)].filter((table) => hidden(table) > 1);
+    const names = cut.flatMap((table) => [...table.querySelectorAll("code:not(:has(wbr))")]);
+    for (const name of names) {
+      const file = name.querySelector(".citation-file");
+      const walker = document.createTreeWalker(file || name, NodeFilter.SHOW_TEXT);
+      const texts = [];
+      while (walker.nextNode()) texts.push(walker.currentNode);
+      for (const text of texts) {
+        const pieces = text.data.split(/(?<=[^\W_][/_.])(?=[^\W_])(?!py\b)/);
+        text.replaceWith(...pieces.flatMap((piece, number) =>
+          number ? [document.createElement("wbr"), piece] : [piece]));
+      }
+      file?.append(document.createElement("wbr"));
+    }
+  }
+
   /* All blocks are measured before one is changed: otherwise the browser lays the page out for each. */
   function mark({ target }) {
     const part = target.matches?.("figure") ? target : document;
     const elements = [...part.querySelectorAll(WIDE)];
+    if (telephone.matches) breakNames(part);
     widen(elements);
     const states = elements.map((element) => [element, hidden(element) > 0, readEdges(element)]);
     for (const [element, isCut, more] of states) {

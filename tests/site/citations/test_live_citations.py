@@ -280,3 +280,14 @@ def test_every_citation_of_the_workbook_is_resolved() -> None:
     assert first.permalink.endswith("/megatron/core/tensor_parallel/layers.py#L134-L143")
     assert first.text
     assert any("_initialize_affine_weight_gpu" in line for line in first.text)
+
+
+def test_a_note_says_below_its_title_which_files_it_reads_at_which_pin(site: Path) -> None:
+    again = msgspec.structs.replace(CITED, first=5)
+    other = msgspec.structs.replace(CITED, source="pytorch", path="b<.py", release="")
+    assert live_citations.describe_sources([CITED, again, other], "en") == (
+        '<p class="goal">Reads a.py of megatron at core_v0.16.1. '
+        "Reads b&lt;.py of pytorch at 55ac7082517c.</p>"
+    )
+    note = site / "es/experiments/35-reading-notes/megatron-tp-layers/index.html"
+    assert re.search(r'</h1><p class="goal">Lee layers.py, ', note.read_text("utf-8"))

@@ -30,9 +30,9 @@ PAGE = rf"""
 <div class="figure" id="figure-zigzag">10 000</div>
 <p><img alt="A" src="../assets/figures/a.svg">
 <img alt="B" src="figures/b-light.svg#gh-light-mode-only">
-<code>make --quiet</code> <span class="arithmatex">\(10 000 x\)</span></p>
+<code>make --quiet</code>, <span class="arithmatex">\(10 000 x\)</span>. (n − 1)/n</p>
 <table><tbody>
-<tr><td>A cell that is long with its citation <code>{CITATION}</code></td>
+<tr><td>A cell that is long with its citation <code>{CITATION}</code>.</td>
 <td>A cell that is long with its formula <span class="arithmatex">\(a + b + c + d\)</span></td>
 <td style="text-align: right">10 000</td></tr></tbody></table>
 """

@@ -43,13 +43,6 @@ def test_a_formula_of_its_own_lines_is_displayed(engine: Formulas) -> None:
     assert "katex-display" in html
 
 
-def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formulas) -> None:
-    html, _ = draw(f"{mark_formula('x')}, {mark_formula('y')} and", engine)
-    _, joined, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
-    assert joined.endswith("</span>,")
-    assert rest.startswith('<span class="formula"') and rest.endswith("</span> and")
-
-
 @pytest.mark.parametrize(("language", "words"), [("en", "can't be drawn"), ("es", "no se puede")])
 def test_a_wrong_formula_shows_its_source_and_why(
     engine: Formulas, language: str, words: str
@@ -127,3 +120,18 @@ def test_every_font_that_the_style_names_first_is_served() -> None:
     named = {part.split(")")[0] for part in style.split("url(")[1:] if ".woff2)" in part}
     assert named
     assert named <= {Path(name).as_posix() for name in katex.list_served_files()}
+
+
+@pytest.mark.parametrize(
+    ("text", "letters"),
+    [
+        ("5as²b and s/(6h + s), 6PD / (N · F)", "as b s h s PD N F"),
+        ("16/72 · (t − 1) · F/(hB) of sbh", "t F hB sbh"),
+        ("a rank's 70B model at 5 GiB/s sends 8 B; d't, Intel(R), x-th, 1F1B", ""),
+    ],
+)
+def test_letters_of_formulas_in_a_sentence_look_as_displayed(text: str, letters: str) -> None:
+    page = parse(f"<p>{text} <code>n</code></p>")
+    formulas.set_letters(page, "en")
+    assert [each.text() for each in page.descendants() if each.tag == "i"] == letters.split()
+    assert page.text() == f"{text} n"

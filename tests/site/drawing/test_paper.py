@@ -9,12 +9,16 @@ import pytest
 from tests.site.reader import OpenReader
 
 PAGES = [
+    *(
+        pytest.param(address, marks=pytest.mark.ci)
+        for address in ("theory/01-collectives/", "experiments/35-allreduce-costs/CLAIMS/")
+    ),
     pytest.param("theory/09-choosing-a-layout/", marks=pytest.mark.ci),
     pytest.param("experiments/36-compositions/MUSEUM/", marks=pytest.mark.ci),
 ]
 # Red, green and blue of text and of what it stands on, where there is anything but the paper.
 BRIGHT = """() => [...document.querySelectorAll(
-  ".md-content :is(p, li, td, th, code, summary, figcaption)")].flatMap(one => {
+  ".md-content :is(p, li, td, th, code, strong, summary, figcaption)")].flatMap(one => {
   const bright = colour => {
     const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number);
     return 1 - a + a * (0.3 * r + 0.6 * g + 0.1 * b) / 255;
@@ -24,7 +28,8 @@ BRIGHT = """() => [...document.querySelectorAll(
     ground = ground.parentElement;
   }
   const below = ground ? bright(getComputedStyle(ground).backgroundColor) : 1;
-  const letters = bright(getComputedStyle(one).color);
+  const letters = Math.max(
+    ...[null, "::before"].map(part => bright(getComputedStyle(one, part).color)));
   return below > 0.85 && letters < 0.65 ? [] : [[one.textContent.slice(0, 40), below, letters]];
 })"""
 

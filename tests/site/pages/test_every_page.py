@@ -47,17 +47,22 @@ SHOWN = r"""seen => {
       for (const child of element.children) walk(child, path, first);
   };
   walk(document.querySelector(".md-content"), "", false);
-  // A name in a table's cell on two lines; a hyphen is a place to break at.
-  const broken = code =>
-    !/[\s,/-]/.test(code.textContent.trim()) && code.getClientRects().length > 1;
-  const lines = element => new Set([...element.getClientRects()].map(one => one.top)).size;
+  // A name in a table's cell on two lines; a hyphen is a place to break at, and so is a mark of
+  // scrolling.js in a table that would be too wide.
+  const broken = code => !/[\s,/-]/.test(code.textContent.trim())
+    && !code.querySelector("wbr") && code.getClientRects().length > 1;
+  const isBroken = element => {  // a part of it begins below another part
+    const parts = [...element.getClientRects()];
+    return parts.some(one => one.top > Math.min(...parts.map(other => other.bottom)) - 1);
+  };
   const count = selector => document.querySelectorAll(selector).length;
   return {
     unseen: [...unseen],
     cut: [...document.querySelectorAll(".md-content :is(td, th) code")]
       .filter(code => code.checkVisibility() && broken(code)).map(code => code.textContent),
-    options: [...document.querySelectorAll(".whole, .formula-end")]
-      .filter(option => lines(option) > 1).map(option => option.textContent),
+    options: [...document.querySelectorAll(
+      ".whole, [class^=joined]:has(.formula), [class^=joined]:has(.citation:not(td *))")]
+      .filter(isBroken).map(option => option.textContent),
     broken: count("div.mermaid[data-error], .formula-error"),
     formulas: count(".formula .katex"),
     questions: count("details.question"),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sitelab.pages.line_breaks import make_numbers_nonbreaking, make_options_nonbreaking
+from sitelab.pages.line_breaks import (
+    join_punctuation,
+    make_numbers_nonbreaking,
+    make_options_nonbreaking,
+)
 from tests.site.parsed import apply_change
 
 
@@ -35,6 +39,14 @@ def test_a_number_is_not_torn_from_its_unit(text: str, whole: str | None) -> Non
     shown = (whole or text).replace("~", "\N{NO-BREAK SPACE}")
     shown = shown.replace("{", '<span class="whole">').replace("}", "</span>")
     assert apply_change(text, make_numbers_nonbreaking) == shown
+
+
+@pytest.mark.parametrize("item", ["<code>f</code>", '<a href="#"><code>f</code></a>'])
+def test_code_has_the_punctuation_that_touches_it_on_its_line(item: str) -> None:
+    joined = f'a <span class="joined-start joined-end">({item}).</span> And {item} or <b>c</b>'
+    assert apply_change(f"a ({item}). And {item} or <b>c</b>", join_punctuation) == joined
+    ends = f'<span class="joined-end">{item}:</span> <span class="joined-start">«{item}</span>'
+    assert apply_change(f"{item}: «{item}", join_punctuation) == ends
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""At a desk only code is cut, on a telephone no picture, and an edge says that there is more."""
+"""At a desk only code is cut, on a telephone few tables; an edge says that there is more."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.site.places import list_places
 from tests.site.reader import OpenReader
 
 RESULTS = "experiments/35-allreduce-costs/RESULTS/"
@@ -20,6 +21,27 @@ CUT = """listed => [...document.querySelectorAll(".md-content *")].filter(elemen
   ["auto", "scroll"].includes(getComputedStyle(element).overflowX) && element.checkVisibility()
   && element.scrollWidth > element.clientWidth + 1 && !element.matches(listed))
   .map(element => element.textContent.trim().slice(0, 40))"""
+# Tables that are wider than a telephone, by page.
+WIDE_TABLES = {
+    "": 1,
+    "labs/01-three-d/": 1,
+    "labs/02-allreduce-costs/": 1,
+    "theory/09-choosing-a-layout/": 3,
+    "theory/11-practice/": 1,
+}
+COURSE = [
+    place.address
+    for place in list_places()
+    if place.address.removeprefix("es/").partition("/")[0] in ("", "labs", "theory")
+]
+# Of a scrolled table, how far its rows' names are from its edge; of others, how wide sentences are.
+TABLES = """all => all.map(table => {
+  const cut = table.scrollWidth > table.clientWidth + 1;
+  table.scrollLeft = 60;
+  const edge = table.getBoundingClientRect().left;
+  return [cut && table.querySelector("td").getBoundingClientRect().left - edge,
+    [...table.querySelectorAll("[data-long]")].map(cell => cell.offsetWidth)];
+})"""
 PICTURES = """all => all.filter(picture => picture.checkVisibility())
   .map(picture => [picture.getBoundingClientRect().right, picture.naturalWidth])"""
 
@@ -50,7 +72,21 @@ def test_claims_fit_the_narrowest_telephone(open_reader: OpenReader) -> None:
 
 def test_an_edge_fades_while_there_is_more_beyond_it(open_reader: OpenReader) -> None:
     reader = open_reader(viewport={"width": 390, "height": 844})
-    page = reader.read("theory/03-sharded-data-parallelism/")
+    page = reader.read("theory/09-choosing-a-layout/")
     table = page.locator(".md-typeset__scrollwrap[data-more=end]").first
     table.evaluate("table => { table.setAttribute('data-this', ''); table.scrollLeft = 1e6; }")
     reader.until("() => document.querySelector('[data-this]').dataset.more === 'start'")
+
+
+@pytest.mark.parametrize("address", COURSE)
+def test_few_tables_are_wider_than_a_telephone_and_their_rows_keep_their_names(
+    open_reader: OpenReader, address: str
+) -> None:
+    page = open_reader(viewport={"width": 390, "height": 844}).read(address)
+    tables = page.locator(".md-typeset__scrollwrap").filter(visible=True).evaluate_all(TABLES)
+    heights = "all => Math.min(24, ...all.map(chip => chip.getBoundingClientRect().height))"
+    assert page.locator("a.citation:visible").evaluate_all(heights) == 24  # for a finger
+    cut = [name for name, _ in tables if name is not False]
+    assert len(cut) == WIDE_TABLES.get(address.removeprefix("es/"), 0)
+    assert all(0 <= name < 20 for name in cut)
+    assert min((width for _, widths in tables for width in widths), default=90) >= 90

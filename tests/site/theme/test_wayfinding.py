@@ -93,7 +93,7 @@ def test_each_page_of_the_path_has_a_goal_and_theory_is_numbered(site: Path, lan
 @pytest.mark.parametrize(
     ("address", "room", "lab"),
     [
-        ("experiments/35-allreduce-costs/CLAIMS/", "Labs", "Lab 02"),
+        ("experiments/35-allreduce-costs/CLAIMS/", "Results", "Claims, judged"),
         ("es/solutions/04-experts/", "Laboratorios", "Laboratorio 04"),
         ("experiments/35-reading-notes/synthesis/", "Labs", "Lab 03"),
     ],

@@ -197,10 +197,9 @@ def _layouts(words: dict[str, Any]) -> str:
         need = estimate(worst_rank(*plan_of(run)))
         lost = (run.stages - 1) / (run.micro_batches + run.stages - 1)
         rows.append([
-            str(run.tensor), str(run.stages), str(run.data), str(run.micro_batch),
-            words[run.recompute],
+            f"{run.tensor} · {run.stages} · {run.data} · {run.micro_batch}", words[run.recompute],
             f"{need.counted / 1e9:.0f}", f"{need.likely / 1e9:.0f}", _share(lost),
             f"{step.seconds:.1f}",
             f"{step.low:.1f} {words['to']} {step.high:.1f}", _share(step.mfu), f"{days:.0f}",
         ])  # fmt: skip
-    return table(words["layouts"], ">>>><>>>>>>>", rows)
+    return table(words["layouts"], "<<>>>>>>>", rows)

@@ -4,6 +4,7 @@ On the screen a citation in a sentence is a chip of its lines, `134–143`; in a
 file too. The whole path is in its title, in its card and on paper.
 """
 
+from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -14,7 +15,7 @@ from mkdocs.utils import get_relative_url
 from sitelab.citations import card
 from sitelab.citations.resolved import ResolvedCitation
 from sitelab.pages.tree import Element
-from sitelab.rendering import make_visible
+from sitelab.rendering import load_words, make_visible
 
 FOLDER = "assets/citations"
 _SKIPPED_TAGS = ("pre", "a")  # blocks of code and links are not changed
@@ -73,6 +74,20 @@ def write_cards(
                 rendered[name] = card.render_card(citation, language)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(rendered[name], encoding="utf-8")
+
+
+def describe_sources(citations: Iterable[ResolvedCitation], language: str) -> str:
+    """Return the line below a note's title: the files that it reads, by source and pin."""
+    files: dict[tuple[str, str], dict[str, None]] = {}
+    for each in citations:
+        pin = each.source, each.release or each.commit[:12]
+        files.setdefault(pin, {})[each.path.rpartition("/")[2]] = None
+    text = load_words(language)["note"]["reads"]
+    sentences = (
+        text.format(files=", ".join(names), source=source, release=release)
+        for (source, release), names in files.items()
+    )
+    return f'<p class="goal">{escape(make_visible(". ".join(sentences)))}.</p>'
 
 
 def make_mark(html: str) -> str:

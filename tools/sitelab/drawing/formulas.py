@@ -1,4 +1,7 @@
-"""Draws the formulas of a page: replaces the elements that arithmatex marks by KaTeX's HTML."""
+"""Draws the formulas of a page: replaces the elements that arithmatex marks by KaTeX's HTML.
+
+In sentences, the letters of formulas look as KaTeX draws them.
+"""
 
 import re
 from collections.abc import Callable
@@ -10,7 +13,28 @@ from sitelab.pages.tree import Element
 from sitelab.rendering import load_words
 
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
-_PUNCTUATION = re.compile(r"[,.;:!?)»”]*")  # of a sentence, or of a part of it
+_PRODUCTS = r"sbh|hB|PT|PD|sh|gh|fh|gP|vp|vh"
+_NOT_AFTER = r"(?<![^\W\d²³])(?<![\d'’.#-])(?<!\d[ \xa0])(?!(?<=[a-zB]/)s)(?!(?<=\().\))"
+_NOT_BEFORE = r"(?![^\W²³₀-₉⁰-⁹]|['’-]\w)"
+# Single letters that aren't words of the language.
+_LETTERS = {"en": "b-zB-HJ-Zℓ", "es": "b-df-np-tv-xzB-HJ-NP-Zℓ"}
+_VARIABLE = {
+    language: re.compile(
+        rf"({_NOT_AFTER}(?:{_PRODUCTS}|[{letters}]){_NOT_BEFORE}"
+        rf"|(?<=\d)(?:{_PRODUCTS}|as|[nthpmHPS]){_NOT_BEFORE}|(?<=²)b\b)"
+    )
+    for language, letters in _LETTERS.items()
+}
+
+
+def set_letters(page: Element, language: str) -> None:
+    """Put the variables in a page's sentences and tables into `<i class="letter">`."""
+
+    def split(text: str) -> list[Element | str]:
+        parts = enumerate(_VARIABLE[language].split(text))
+        return [Element("i", {"class": "letter"}, [part]) if n % 2 else part for n, part in parts]
+
+    page.replace_texts(split, frozenset({"pre", "code", "div", "h1", "h2", "h3"}))
 
 
 def draw_formulas(
@@ -19,8 +43,7 @@ def draw_formulas(
     """Draw the formulas of a page; return those that can't be drawn, each with the error.
 
     A formula that can't be drawn is replaced by its source and the error. `draw` is called as
-    `Formulas.draw`. The search finds the words around a formula, not its letters. Punctuation after
-    a formula stays on the formula's line.
+    `Formulas.draw`. The search finds the words around a formula, not its letters.
     """
     wrong: list[tuple[str, str]] = []
     for parent in [page, *page.descendants()]:
@@ -34,10 +57,9 @@ def draw_formulas(
             if answer.error:
                 wrong.append((tex, answer.error))
                 parent.children[index] = _render_error(child.tag, tex, answer.error, language)
-            elif match[1] == "[":
-                parent.children[index] = _render_formula("div", answer)
             else:
-                parent.children[index] = _render_with_punctuation(parent.children, index, answer)
+                tag = "div" if match[1] == "[" else "span"
+                parent.children[index] = _render_formula(tag, answer)
     return wrong
 
 
@@ -49,15 +71,3 @@ def _render_error(tag: str, tex: str, error: str, language: str) -> Element:
 def _render_formula(tag: str, answer: RenderedFormula) -> Element:
     marks = {"class": "formula", "data-search-exclude": ""}
     return Element(tag, marks, [Markup(answer.html)])  # noqa: S704  (KaTeX escaped it)
-
-
-def _render_with_punctuation(
-    nodes: list[Element | str], index: int, answer: RenderedFormula
-) -> Element:
-    """Return an inline formula together with the punctuation that follows it in `nodes`."""
-    formula = _render_formula("span", answer)
-    after = nodes[index + 1] if index + 1 < len(nodes) else ""
-    if isinstance(after, Element | Markup) or not (end := _PUNCTUATION.match(after)) or not end[0]:
-        return formula
-    nodes[index + 1] = after[end.end() :]
-    return Element("span", {"class": "formula-end"}, [formula, end[0]])

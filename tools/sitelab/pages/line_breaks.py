@@ -26,6 +26,7 @@ _OPERAND = r"[(\[√]*[−±]?(?:\d[\d.,]*|[^\W\d_]{1,2})[₀-₉⁰¹²³⁴-�
 _FORMULA = rf"(?<![\w,.]){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
 _WHOLE = re.compile(f"({_INTERVAL}|{_FORMULA})")
 _LONGEST = 32  # characters that a telephone's line has room for
+_OPENING, _CLOSING = "([«“¿¡", ",.;:!?)]»”…"
 _BLOCK = ["language-bash", "highlight"]
 _OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
@@ -44,6 +45,35 @@ def make_numbers_nonbreaking(page: Element) -> None:
         return _split(_BREAKABLE_SPACE.sub("\N{NO-BREAK SPACE}", text), _WHOLE)
 
     page.replace_texts(join, _SKIPPED_TAGS)
+
+
+def join_punctuation(page: Element) -> None:
+    """Put each formula, code and link to code into a span with the punctuation that touches it."""
+    for parent in [page, *page.descendants()]:
+        nodes = ["", *parent.children, ""]
+        for index, child in enumerate(nodes[1:-1], 1):
+            if not isinstance(child, Element) or not _is_whole(child):
+                continue
+            before, after = (
+                text if type(text) is str else "" for text in (nodes[index - 1], nodes[index + 1])
+            )
+            start = before[len(before.rstrip(_OPENING)) :]
+            end = after[: len(after) - len(after.lstrip(_CLOSING))]
+            if start:
+                nodes[index - 1] = before.removesuffix(start)
+            if end:
+                nodes[index + 1] = after.removeprefix(end)
+            if sides := f"{'joined-start ' * bool(start)}{'joined-end' * bool(end)}".strip():
+                parts = [part for part in (start, child, end) if part]
+                nodes[index] = Element("span", {"class": sides}, parts)
+        parent.children = [node for node in nodes if node != ""]
+
+
+def _is_whole(element: Element) -> bool:
+    """Return whether an element is an inline formula, code, or a link to code alone."""
+    if element.tag == "a" and len(element.children) == 1:
+        return isinstance(code := element.children[0], Element) and _is_whole(code)
+    return element.tag == "code" or element.attributes.get("class") == "formula"
 
 
 def make_options_nonbreaking(page: Element) -> None:
