@@ -322,6 +322,38 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
         assert row.count(" · ") + 1 == len(fits.describe(changed, plan).split("--")) - 1
 
 
+PRESS = """([name, index]) => {
+  const figure = document.querySelector(`#figure-${name}`);
+  const buttons = [...figure.querySelectorAll("button:not(.grid-rank ~ .grid-rank)")];
+  figure.querySelectorAll("[name=measured]").forEach(field => { field.value = 60; });
+  buttons[index]?.click();
+  const [own, nearest] = [...figure.querySelectorAll(".play-paste")].slice(1);
+  return [buttons.length, own?.querySelector("[role=status]").textContent,
+    nearest ? [...nearest.querySelectorAll("li")].map(row => row.textContent) : []];
+}"""
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_any_button_may_be_pressed_first(reader: Reader, name: str) -> None:
+    answers = []
+    for index in itertools.count():
+        count, *answer = reader.read(PLACES[name]).evaluate(PRESS, [name, index])
+        assert reader.wrong == [], index
+        if index == count:
+            break
+        answers.append(answer)
+    if name == "memory":
+        assert load_words("en")["memory"]["own-runs"].format(runs=1) in [own for own, _ in answers]
+        sizes, plan = account.read_plan(PRESETS[account.INITIAL])
+        plans = fits.nearest(
+            sizes,
+            plan,
+            lambda plan: stack_memory.estimate(stack_memory.worst_rank(sizes, plan)),
+            stack_memory.usable_bytes(account.CARD),
+        )
+        assert len(plans) == max(len(rows) for _, rows in answers)
+
+
 def test_a_schedule_is_drawn_as_it_is_simulated(reader: Reader) -> None:
     wanted = [*itertools.product(schedule.build_schedules(), schedule.BACKWARDS)]
     turns: Turns = [
