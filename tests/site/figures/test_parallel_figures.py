@@ -63,11 +63,14 @@ def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(reader: Reader) -> None:
         never = at["guard"] == "fsdp2" and at["backward_prefetch"] != "pre"
         assert answer["said"] == ({"backward_prefetch": WORDS["fsdp"]["always"]} if never else {})
         assert not answer["isOld"]
-    lanes = {kind: fsdp.pack_lanes([span for span in step.memory if span.kind == kind])
-             for kind in ("parameters", "gradient")}  # fmt: skip
-    labels = ["wire", "computing", *(kind for kind, spans in lanes.items() for _ in spans)]
-    shown = reader.page.locator("#figure-fsdp .play-stage").all_text_contents()
-    assert shown == [WORDS["fsdp"][key] for key in labels]
+    labels = [WORDS["fsdp"][key] for key in ("wire", "computing", "parameters", "gradient")]
+    places = """all => all.map(one => [one.textContent, one.getBoundingClientRect().top])"""
+    shown = reader.page.locator("#figure-fsdp .play-stage").evaluate_all(places)
+    assert [label for label, _ in shown] == labels  # one for all lanes of a kind
+    lanes = reader.page.locator("#figure-fsdp .play-track").evaluate_all(places)
+    first = [0, 1, 2, 2 + len(fsdp.pack_lanes([s for s in step.memory if s.kind == "parameters"]))]
+    assert all(label[1] >= lanes[lane][1] for label, lane in zip(shown, first, strict=True))
+    assert shown[2][1] < lanes[first[3]][1]
 
 
 def test_the_units_of_a_step_have_the_bytes_of_their_models_blocks() -> None:
@@ -87,18 +90,29 @@ def test_a_moment_of_a_step_says_what_runs_and_is_played(reader: Reader) -> None
     times = sorted({time for span in (*step.communication, *step.computing)
                     for time in (span.start, span.end)})  # fmt: skip
 
-    def running(spans: list[Any], kind: str | None = None) -> str:
-        found = [s for s in spans if s.start <= times[5] < s.end and kind in (None, s.kind)]
-        found.sort(key=lambda span: span.unit)
-        names = [str(s.unit) if kind else f"{WORDS['fsdp'][f'key-{s.kind}']} {s.unit}"
-                 for s in found]  # fmt: skip
-        return ", ".join(names) or "–"
+    words = WORDS["fsdp"]
 
-    said = WORDS["fsdp"]["moment"].format(
-        now=f"{times[5]:g}", wire=running(step.communication), computing=running(step.computing),
-        whole=running(step.memory, "parameters"), gradients=running(step.memory, "gradient"),
-    )  # fmt: skip
-    assert text.text_content() == slider.get_attribute("aria-valuetext") == said
+    def running(key: str, spans: list[Any], now: float) -> str:
+        kinds = ("parameters", "gradient")
+        found = [s for s in spans if s.start <= now < s.end and (key not in kinds or key == s.kind)]
+        found.sort(key=lambda span: span.unit)
+        names = [str(s.unit) if key in kinds else f"{words[f'key-{s.kind}']} {s.unit}"
+                 for s in found]  # fmt: skip
+        return words[f"now-{key}"].format(list=", ".join(names)) if found else words[f"no-{key}"]
+
+    parts = {"wire": step.communication, "computing": step.computing, "parameters": step.memory,
+             "gradient": step.memory}  # fmt: skip
+    sentences = [
+        words["moment"].format(now=f"{now:g}", **{k: running(k, v, now) for k, v in parts.items()})
+        for now in times[5:-1]
+    ]
+    assert any(words["no-gradient"] in sentence for sentence in sentences)
+    for said in sentences:
+        assert text.text_content() == slider.get_attribute("aria-valuetext") == said
+        page.keyboard.press("ArrowRight")
+    for _ in sentences[1:]:
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
     page.locator(".play-player button").first.click()
     expect(slider).to_have_value("7")
     page.locator(".play-player button").first.click()
