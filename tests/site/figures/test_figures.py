@@ -35,6 +35,7 @@ PLACES = {
     "memory-step": "theory/08-memory/",
     "ring": "theory/01-collectives/",
     "schedule": "theory/09-choosing-a-layout/",
+    "zero": "theory/03-sharded-data-parallelism/",
     "zigzag": "theory/06-long-sequences/",
 }
 # Turns controls as a reader does, one after the other, and reads what the figure then says. With
