@@ -47,7 +47,7 @@ LIMITS = {
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
 # With colours told apart (50 lines), ZeRO's bars (30), buttons pressed first (25).
-TESTS = (36_000, 54_765)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 54_770)  # lines of all tests: wanted, and at most today
 FILES = 540  # in all these rooms; the plan asks for 370
 SMALL = 8  # files, of fewer lines than SHORTEST
 SHORTEST = 30
