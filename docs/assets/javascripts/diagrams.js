@@ -17,7 +17,7 @@
     .titleText, .grid .tick text { font-size: 13px; }
     .grid .tick line { opacity: 0.4; }
     .task0, .active0 { fill: var(--sent-soft); stroke: var(--sent); }
-    .task1, .active1 { fill: var(--own-soft); stroke: var(--own); }
+    .task1, .active1 { fill: var(--forward-soft); stroke: var(--forward); }
     .taskText, .taskText0, .taskText1, .taskTextOutsideLeft, .taskTextOutsideRight {
       fill: var(--md-default-fg-color) !important;
     }`;

@@ -28,4 +28,6 @@ def test_the_two_all_reduces_of_a_block_are_marked(open_reader: OpenReader, sche
     assert len(own_parts) == 6
     fills = {part["kind"]: part["fill"] for part in parts}
     assert len(set(fills.values())) == 3  # own, sent, and what every rank has alike
-    assert page.evaluate(TIMES) == {"task0": fills["sent"], "task1": fills["own"]}
+    times = page.evaluate(TIMES)
+    assert times["task0"] == fills["sent"]
+    assert times["task1"] not in fills.values()  # computing

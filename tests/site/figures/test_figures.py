@@ -35,6 +35,7 @@ PLACES = {
     "memory-step": "theory/08-memory/",
     "ring": "theory/01-collectives/",
     "schedule": "theory/09-choosing-a-layout/",
+    "zero": "theory/03-sharded-data-parallelism/",
     "zigzag": "theory/06-long-sequences/",
 }
 # Turns controls as a reader does, one after the other, and reads what the figure then says. With
@@ -320,6 +321,29 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
                  if getattr(changed, name) != getattr(plan, name)]  # fmt: skip
         assert all(words[name] in row for name in names), (row, names)
         assert row.count(" · ") + 1 == len(fits.describe(changed, plan).split("--")) - 1
+
+
+PRESS = """([name, index]) => {
+  const figure = document.querySelector(`#figure-${name}`);
+  const buttons = [...figure.querySelectorAll("button:not(.grid-rank ~ .grid-rank)")];
+  figure.querySelectorAll("[name=measured]").forEach(field => { field.value = 60; });
+  buttons[index]?.click();
+  const found = figure.querySelectorAll(".play-nearest button");
+  return [buttons.length, figure.textContent, found.length];
+}"""
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_any_button_may_be_pressed_first(reader: Reader, name: str) -> None:
+    texts, found, index, count = "", 0, 0, 1
+    while index < count:
+        page = reader.read(PLACES[name])
+        count, text, rows = page.evaluate(PRESS, [name, index])
+        assert reader.wrong == [], index
+        texts, found, index = texts + text, found + rows, index + 1
+    if name == "memory":
+        assert load_words("en")["memory"]["own-runs"].format(runs=1) in texts
+        assert found > 0  # layouts that fit
 
 
 def test_a_schedule_is_drawn_as_it_is_simulated(reader: Reader) -> None:

@@ -33,6 +33,8 @@ MOMENTS = """([name, moments]) => {
   const slider = figure.querySelector(".play-player input");
   const all = (selector, read) => [...figure.querySelectorAll(selector)].map(read);
   const text = (one) => one.textContent;
+  const mask = (piece) => [...piece.children].reduce(
+    (sum, slot, rank) => sum + (slot.hasAttribute("data-in") ? 2 ** rank : 0), 0);
   return (moments ?? [...Array(Number(slider.max) + 1).keys()]).map((moment) => {
     slider.value = moment;
     slider.dispatchEvent(new Event("input", {bubbles: true}));
@@ -41,8 +43,10 @@ MOMENTS = """([name, moments]) => {
       spoken: slider.getAttribute("aria-valuetext"),
       answers: Object.fromEntries(all("[data-answer]", (one) => [one.dataset.answer, text(one)])),
       sums: Object.fromEntries(all("[data-sum]", (one) => [one.dataset.sum, text(one)])),
-      pieces: all(".ring-cell", (cell) => [...cell.firstChild.children].reduce(
-        (mask, slot, rank) => mask + (slot.hasAttribute("data-in") ? 2 ** rank : 0), 0)),
+      pieces: all(".ring-cell", (cell) => mask(cell.firstChild)),
+      moving: all(".ring-moves", (one) => [mask(one), one.classList.contains("play-partial")]),
+      back: all(".ring-back:not([hidden])", (one) => Number(one.style.getPropertyValue("--piece"))),
+      legend: all(".play-legend > :not([hidden]) > [class*=play-]", (key) => key.className),
       leaving: all(".ring-cell", (cell) => cell.hasAttribute("data-leaves")),
       arriving: all(".ring-cell", (cell) => cell.hasAttribute("data-arrives")),
       complete: all(".ring-cell", (cell) => cell.hasAttribute("data-complete")),
@@ -132,6 +136,13 @@ def test_each_step_of_a_collective_is_drawn_as_it_is_counted(reader: Reader) -> 
             assert picture["complete"] == complete
             sums = op in ("all_reduce", "reduce_scatter")
             assert picture["partial"] == [sums and 0 < mask < 2**ranks - 1 for mask in masks]
+            before, _ = ring.trace_pieces(op, ranks, max(0, step - 1))
+            far = op == "all_to_all"
+            moves = [1 << send.source if far else before[send.source][send.piece]
+                     for send in sorted(sends, key=lambda send: send.target)]  # fmt: skip
+            assert picture["moving"] == [[mask, sums and mask < 2**ranks - 1] for mask in moves]
+            assert picture["back"] == [send.piece for send in sends if not (send.target or far)]
+            assert ("play-key play-partial" in picture["legend"]) is sums
             assert picture["sent"] == [quantities.format_bytes(count) for count in sent]
             assert picture["answers"] == ring.answer(op, ranks, step, words)
             assert picture["text"] == ring.describe_step(op, ranks, step, words)

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from costlab.layouts.model_config import FAMILIES
+from costlab.layouts.memory import parameters, rank_bytes
+from costlab.layouts.model import Plan
+from costlab.layouts.model_config import FACTS, FAMILIES
 from shardlab.grid.layout import TOKENS
-from sitelab.figures import fsdp, grid
+from sitelab.figures import fsdp, grid, quantities, zero
+from sitelab.figures import memory as account
 from sitelab.figures.embed import load_words
-from tests.site.figures.test_figures import PLACES, Turns, turn_controls
+from tests.site.figures.test_figures import PLACES, TURN, Turns, turn_controls
 from tests.site.reader import Reader
 
 WORDS = {name: load_words("en")[name] for name in ("controls", "fsdp", "grid", "memory")}
@@ -63,11 +66,14 @@ def test_a_step_of_fsdp_is_drawn_as_it_is_simulated(reader: Reader) -> None:
         never = at["guard"] == "fsdp2" and at["backward_prefetch"] != "pre"
         assert answer["said"] == ({"backward_prefetch": WORDS["fsdp"]["always"]} if never else {})
         assert not answer["isOld"]
-    lanes = {kind: fsdp.pack_lanes([span for span in step.memory if span.kind == kind])
-             for kind in ("parameters", "gradient")}  # fmt: skip
-    labels = ["wire", "computing", *(kind for kind, spans in lanes.items() for _ in spans)]
-    shown = reader.page.locator("#figure-fsdp .play-stage").all_text_contents()
-    assert shown == [WORDS["fsdp"][key] for key in labels]
+    labels = [WORDS["fsdp"][key] for key in ("wire", "computing", "parameters", "gradient")]
+    places = """all => all.map(one => [one.textContent, one.getBoundingClientRect().top])"""
+    shown = reader.page.locator("#figure-fsdp .play-stage").evaluate_all(places)
+    assert [label for label, _ in shown] == labels  # one for all lanes of a kind
+    lanes = reader.page.locator("#figure-fsdp .play-track").evaluate_all(places)
+    first = [0, 1, 2, 2 + len(fsdp.pack_lanes([s for s in step.memory if s.kind == "parameters"]))]
+    assert all(label[1] >= lanes[lane][1] for label, lane in zip(shown, first, strict=True))
+    assert shown[2][1] < lanes[first[3]][1]
 
 
 def test_the_units_of_a_step_have_the_bytes_of_their_models_blocks() -> None:
@@ -76,29 +82,63 @@ def test_the_units_of_a_step_have_the_bytes_of_their_models_blocks() -> None:
     assert fsdp.block_bytes("tutor") == 4 * 198_272
 
 
+def test_a_rank_holds_in_each_stage_of_zero_what_the_account_counts(reader: Reader) -> None:
+    held = """all => all.map(row => [...row.children].map(box => [
+      parseFloat(box.style.width), parseFloat(box.firstChild.style.width)]))"""
+    settings = [zero.INITIAL, *(dict(zip(zero.INITIAL, values, strict=True)) for values in
+                itertools.product(zero.RECIPES, (1, 8, 64), zero.PARAMETERS[::3]))]  # fmt: skip
+    page = reader.read(PLACES["zero"])
+    for at in settings:
+        (shown,) = page.evaluate(TURN, ["zero", [list(at.items())]])
+        assert shown["answers"] == zero.format_answers(at)
+        whole = zero.count_bytes(at, 0)
+        sizes = {kind: quantities.format_bytes(count) for kind, count in whole.items()}
+        assert shown["sums"] == sizes
+        rows = page.locator("#figure-zero .zero-state").evaluate_all(held)
+        for stage, row in enumerate(rows):
+            layout = FACTS["programs"][at["recipe"]] | {"data": at["ranks"], "zero": stage}
+            model, plan = account.read_plan(account.load_presets()["Llama 3 8B"] | layout)
+            bytes_of_rank = rank_bytes(model, plan, 0)
+            scale = at["parameters"] / sum(parameters(model, Plan(), 0))
+            counted = [
+                bytes_of_rank[kind] * scale for kind in ("weights", "gradients", "optimizer")
+            ]
+            assert list(zero.count_bytes(at, stage).values()) == pytest.approx(counted)
+            drawn = [wide * part / 1e4 * sum(whole.values()) for wide, part in row]
+            assert drawn == pytest.approx(counted, rel=1e-3)
+
+
 def test_a_moment_of_a_step_says_what_runs_and_is_played(reader: Reader) -> None:
     page = reader.read(PLACES["fsdp"])
     slider, text = page.locator(".play-player input"), page.locator(".play-moment")
     slider.focus()
     page.keyboard.press("Home")
-    for _ in range(5):
-        page.keyboard.press("ArrowRight")
     step = fsdp.simulate_figure(fsdp.INITIAL)
     times = sorted({time for span in (*step.communication, *step.computing)
                     for time in (span.start, span.end)})  # fmt: skip
+    words = WORDS["fsdp"]
 
-    def running(spans: list[Any], kind: str | None = None) -> str:
-        found = [s for s in spans if s.start <= times[5] < s.end and kind in (None, s.kind)]
+    def running(key: str, spans: list[Any], now: float) -> str:
+        kinds = ("parameters", "gradient")
+        found = [s for s in spans if s.start <= now < s.end and (key not in kinds or key == s.kind)]
         found.sort(key=lambda span: span.unit)
-        names = [str(s.unit) if kind else f"{WORDS['fsdp'][f'key-{s.kind}']} {s.unit}"
+        names = [str(s.unit) if key in kinds else f"{words[f'key-{s.kind}']} {s.unit}"
                  for s in found]  # fmt: skip
-        return ", ".join(names) or "–"
+        return words[f"now-{key}"].format(list=", ".join(names)) if found else words[f"no-{key}"]
 
-    said = WORDS["fsdp"]["moment"].format(
-        now=f"{times[5]:g}", wire=running(step.communication), computing=running(step.computing),
-        whole=running(step.memory, "parameters"), gradients=running(step.memory, "gradient"),
-    )  # fmt: skip
-    assert text.text_content() == slider.get_attribute("aria-valuetext") == said
+    parts = {"wire": step.communication, "computing": step.computing, "parameters": step.memory,
+             "gradient": step.memory}  # fmt: skip
+    sentences = [
+        words["moment"].format(now=f"{now:g}", **{k: running(k, v, now) for k, v in parts.items()})
+        for now in times[:-1]
+    ]
+    assert any(words["no-gradient"] in sentence for sentence in sentences)
+    for said in sentences:
+        assert text.text_content() == slider.get_attribute("aria-valuetext") == said
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Home")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
     page.locator(".play-player button").first.click()
     expect(slider).to_have_value("7")
     page.locator(".play-player button").first.click()

@@ -17,7 +17,8 @@ LARGEST: dict[str, dict[str, Any]] = {
     "collective": {}, "fsdp": {"guard": "nothing", "units": 8, "collective": 6},
     "grid": {"tensor": 4, "data": 8}, "memory": {"tensor": 7},
     "memory-step": {"microBatches": 16, "model": "175B"}, "ring": {"ranks": 8},
-    "schedule": {"kind": "interleaved-4", "stages": 8, "microBatches": 16}, "zigzag": {"ranks": 8},
+    "schedule": {"kind": "interleaved-4", "stages": 8, "microBatches": 16},
+    "zero": {"ranks": 64}, "zigzag": {"ranks": 8},
 }  # fmt: skip
 FINGER, LETTER = 40, 12  # px: how high a thing to touch is, how large a letter
 
@@ -265,6 +266,8 @@ TRIED: list[tuple[str, dict[str, Any], Any]] = [
      lambda a, b: gigabytes(b, "second") < gigabytes(a, "second")),
     ("ring", {"ranks": 8},
      lambda a, b: gigabytes(a, "formula") < gigabytes(b, "formula") < 2 * 0.84),
+    ("zero", {"ranks": 64}, lambda a, b: gigabytes(a, "stage-1") > gigabytes(b, "stage-1") > 42
+     and gigabytes(b, "stage-3") < 2),
     ("zigzag", {"ranks": 8}, lambda a, b: times(a, "runs") < times(b, "runs")
      and times(a, "zigzag") == times(b, "zigzag") == 1),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ async (source) => {
 
   const FONT = "DejaVu Sans, Verdana, sans-serif"; // diagrams.css shows the letters in it
   const LEGIBLE = 11; // px: the smallest letter that a drawing may be shrunk to
+  const SIDE = 12; // px: from a group's title to its frame
   const GROWS = 1.5; // a gantt is drawn for a telephone, and grows on a desk
   const TAGS = new Set(["svg", "g", "path", "rect", "circle", "line", "polygon", "text", "tspan", "marker", "defs"]);
   const NUMBERS = ["x", "y", "width", "height", "rx", "ry", "cx", "cy", "r", "x1", "x2", "y1", "y2", "d",
@@ -50,6 +51,7 @@ async (source) => {
     const kind = svg.getAttribute("aria-roledescription");
     const [x, y, width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
     roundShapes(svg);
+    const wider = widenGroups(svg);
     for (const { id, classes = [] } of db.getEdges?.() || []) {
       svg.querySelector(`path[data-id="${CSS.escape(id)}"]`)?.classList.add(...classes);
     }
@@ -83,11 +85,11 @@ async (source) => {
     }
     removeEmpty(svg);
     const smallest = Math.min(...sizes.values());
-    const widest = width * (kind === "gantt" ? GROWS : 1);
-    svg.setAttribute("viewBox", short([x, y, width, height].join(" ")));
+    const widest = (width + 2 * wider) * (kind === "gantt" ? GROWS : 1);
+    svg.setAttribute("viewBox", short([x - wider, y, width + 2 * wider, height].join(" ")));
     svg.removeAttribute("width");
     svg.setAttribute("data-kind", type.replace(/-.*/, ""));
-    svg.setAttribute("style", `width: ${Math.ceil(widest)}px; min-width: ${Math.ceil((width * LEGIBLE) / smallest)}px`);
+    svg.setAttribute("style", `width: ${Math.ceil(widest)}px; min-width: ${Math.ceil(((width + 2 * wider) * LEGIBLE) / smallest)}px`);
   }
 
   /* A stadium is drawn as a hundred points; a rectangle with round ends is the same. */
@@ -101,6 +103,20 @@ async (source) => {
       if (transform) rect.setAttribute("transform", transform.value);
       outline.replaceWith(rect);
     }
+  }
+
+  /* A group's title has room on both sides; returns how much wider than before a group may be. */
+  function widenGroups(svg) {
+    let most = 0;
+    for (const group of svg.querySelectorAll(".cluster")) {
+      const [frame, title] = ["rect", ".cluster-label"].map((part) => group.querySelector(part));
+      const missing = (title.getBBox().width + 2 * SIDE - Number(frame.getAttribute("width"))) / 2;
+      if (!group.textContent.trim() || missing <= 0) continue;
+      frame.setAttribute("x", frame.getAttribute("x") - missing);
+      frame.setAttribute("width", Number(frame.getAttribute("width")) + 2 * missing);
+      most = Math.max(most, missing);
+    }
+    return most;
   }
 
   function removeEmpty(svg) {

@@ -93,7 +93,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         final=trace_pieces(op, ranks, steps(op, ranks))[0],
         sent=[quantities.format_bytes(count) for count in sent],
         leaving={(send.source, send.piece) for send in sends},
-        arriving={(send.target, send.place) for send in sends},
+        arriving={(send.target, send.place) for send in sends}, back=sends[-1].piece,
         values=answer(op, ranks, step, words), text=describe_step(op, ranks, step, words),
     )  # fmt: skip
     controls = [

@@ -13,7 +13,7 @@ from sitelab.pages.line_breaks import make_options_nonbreaking
 from sitelab.pages.tree import Element
 
 MEASURED = "docs/measured/step-trace.json"
-PHASES = {"forward": "f", "backward": "b", "update": "gradient"}
+PHASES = {"forward": "f", "backward": "b", "update": "u"}
 MOST_TICKS = 8  # of the time axis: their labels fit on a narrow screen
 # A rank's spans of a kind: start and end in µs, and the name.
 Spans = list[tuple[float, float, str]]

@@ -105,7 +105,7 @@
     return packed;
   }
 
-  function track(label, spans, end, name = "") {
+  function track(spans, end, name = "") {
     const boxes = spans.map((span) => {
       const box = element("span", { className: `play-box play-${span.kind}` },
         element("i", { textContent: span.unit }));
@@ -114,20 +114,28 @@
       box.style.width = `${100 * (span.end - span.start) / end}%`;
       return box;
     });
-    return [element("span", { className: "play-stage", textContent: label }),
-      element("span", { className: `play-track ${name}` }, ...boxes)];
+    return element("span", { className: `play-track ${name}` }, ...boxes);
+  }
+
+  /* Tracks with one label. */
+  function labelled(label, tracks) {
+    const stage = element("span", { className: "play-stage", textContent: label });
+    stage.style.setProperty("--lanes", tracks.length);
+    return [stage, ...tracks];
   }
 
   /* What a moment shows: later boxes pale, a line, and a sentence. */
   function show(figure, { wire, computing, memory, end }, now, words) {
     markMoment(figure.querySelector(".play-tracks"), now, end);
-    const list = (spans, kind) => during(spans, now).filter((span) => !kind || span.kind === kind)
-      .sort((a, b) => a.unit - b.unit)
-      .map((span) => (kind ? span.unit : `${words[`key-${span.kind}`]} ${span.unit}`)).join(", ");
+    const say = (key, spans, isNamed) => {
+      const list = during(spans, now).sort((a, b) => a.unit - b.unit)
+        .map(({ kind, unit }) => (isNamed ? `${words[`key-${kind}`]} ${unit}` : unit)).join(", ");
+      return list ? words[`now-${key}`].replace("{list}", list) : words[`no-${key}`];
+    };
+    const whole = (kind) => say(kind, memory.filter((span) => span.kind === kind));
     return now === end ? words.still : words.moment.replace("{now}", now)
-      .replace("{wire}", list(wire) || "–").replace("{computing}", list(computing) || "–")
-      .replace("{whole}", list(memory, "parameters") || "–")
-      .replace("{gradients}", list(memory, "gradient") || "–");
+      .replace("{wire}", say("wire", wire, true)).replace("{computing}", say("computing", computing, true))
+      .replace("{parameters}", whole("parameters")).replace("{gradient}", whole("gradient"));
   }
 
   function draw(figure, at, data) {
@@ -138,10 +146,10 @@
     const { words } = data;
     const tracks = figure.querySelector(".play-tracks");
     tracks.style.setProperty("--units", end);
-    tracks.replaceChildren(...track(words.wire, wire, end), ...track(words.computing, computing, end),
-      ...["parameters", "gradient"].flatMap((kind) =>
-        lanes(memory.filter((span) => span.kind === kind)).flatMap((lane) =>
-          track(words[kind], lane, end, "play-lane"))));
+    tracks.replaceChildren(...labelled(words.wire, [track(wire, end)]),
+      ...labelled(words.computing, [track(computing, end)]),
+      ...["parameters", "gradient"].flatMap((kind) => labelled(words[kind],
+        lanes(memory.filter((span) => span.kind === kind)).map((lane) => track(lane, end, "play-lane")))));
     tracks.toggleAttribute("data-many", tracks.querySelectorAll(".play-lane").length > 8);
     const bytes = data.bytes[at.unit];
     const text = (count) => words.peak.replace("{count}", count).replace("{size}", size(count * bytes));

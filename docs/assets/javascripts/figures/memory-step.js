@@ -91,7 +91,7 @@
     drawPlot(figure.querySelector(".step-plot"), traced, peaks, data.words);
     const { end } = traced.at(-1);
     figure.querySelector(".step-track").replaceChildren(...traced.map((span) => {
-      const box = element("span", { className: `play-box step-${span.kind.toLowerCase()}` },
+      const box = element("span", { className: `play-box play-${span.kind.toLowerCase()}` },
         element("i", { textContent: span.kind === "U" ? "" : span.microBatch }));
       box.style.left = `${100 * span.start / end}%`;
       box.style.width = `${100 * (span.end - span.start) / end}%`;

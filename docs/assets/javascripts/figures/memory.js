@@ -204,7 +204,9 @@
   const whole = (lines) => sum([...lines.values()]);
 
   const own = []; // runs of one's own: a row of sizes, and the bytes that were measured
-  let [last, list] = [null, null]; // the settings that are drawn, and the layouts that fit
+  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
+  // The settings that are drawn, which the page has drawn at first, and the layouts that fit.
+  let [last, list] = [Object.fromEntries(data.controls.map(({ name, at }) => [name, at])), null];
 
   /* The solution of a system whose matrix is symmetric and positive. */
   function solve(matrix, right) {
@@ -372,7 +374,6 @@
     return settings;
   }
 
-  const data = JSON.parse(document.querySelector("#figure-memory script").textContent);
   const { words } = data;
   const field = element("textarea", { rows: 4, spellcheck: false, name: "config" });
   field.setAttribute("aria-label", "config.json");

@@ -47,12 +47,12 @@
   }
 
   /* Carries a copy of each sent piece from its sender's cell to its receiver's. */
-  function carry(cells, sends, { op, ranks }, before, reduces) {
+  function carry(cells, sends, { op, ranks }, before, isPartial) {
     for (const { source, target, piece, place } of sends) {
       const from = cells[source][piece].getBoundingClientRect();
       const to = cells[target][place].getBoundingClientRect();
       const mask = op === "all_to_all" ? 1 << source : before[source][piece];
-      const copy = drawPiece(mask, ranks, reduces);
+      const copy = drawPiece(mask, ranks, isPartial(mask));
       copy.classList.add("ring-moves");
       const shift = `translate(${from.left - to.left}px, ${from.top - to.top}px)`;
       cells[target][place].firstChild.animate({ opacity: [0, 0, 1] }, 700);
@@ -67,17 +67,22 @@
     const { held, sent } = hold(op, ranks, step, payload);
     const sends = step ? listSends(op, ranks, step) : [];
     const reduces = ["all_reduce", "reduce_scatter"].includes(op);
+    const isPartial = (mask) => reduces && mask !== 2 ** ranks - 1;
+    figure.querySelector(".play-legend .play-partial").parentElement.hidden = !reduces;
     const cells = held.map((row) => row.map((mask) =>
       element("span", { className: "ring-cell" },
-        drawPiece(mask, ranks, reduces && mask !== 2 ** ranks - 1))));
+        drawPiece(mask, ranks, isPartial(mask)))));
     const { held: final } = hold(op, ranks, countSteps(op, ranks), payload);
     cells.forEach((row, rank) => row.forEach((cell, piece) => {
       const mask = held[rank][piece];
       cell.toggleAttribute("data-complete", mask && mask === final[rank][piece]);
     }));
+    const back = element("span", { className: "ring-back" }); // from the last rank to the first
+    back.hidden = op === "all_to_all" || !step;
     for (const { source, target, piece, place } of sends) {
-      cells[source][piece].dataset.leaves = op === "all_to_all" ? "far" : "";
+      cells[source][piece].dataset.leaves = op === "all_to_all" ? "far" : target ? "" : "back";
       cells[target][place].dataset.arrives = "";
+      if (!target) back.style.setProperty("--piece", piece);
     }
     const head = (textContent) => element("span", { className: "ring-head", textContent });
     const picture = figure.querySelector(".ring");
@@ -85,8 +90,8 @@
     picture.replaceChildren(head(words.piece), ...list(ranks, head), head(words.bytes),
       ...cells.flatMap((row, rank) => [
         element("span", { className: "play-stage", textContent: `${words.rank} ${rank}` }), ...row,
-        element("span", { className: "ring-sent", textContent: size(sent[rank]) })]));
-    if (moves) carry(cells, sends, at, hold(op, ranks, step - 1, payload).held, reduces);
+        element("span", { className: "ring-sent", textContent: size(sent[rank]) })]), back);
+    if (moves) carry(cells, sends, at, hold(op, ranks, step - 1, payload).held, isPartial);
     const [factor, offset] = wire[op];
     answer(figure, "sent", size(Math.max(...sent)));
     answer(figure, "formula",
