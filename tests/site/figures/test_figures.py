@@ -246,16 +246,16 @@ def test_a_pasted_config_is_read_as_fits_reads_it(
 ) -> None:
     page = reader.read(PLACES["memory"])
     before = page.evaluate(PASTE, "[")[1]
-    said, fields = page.evaluate(PASTE, json.dumps(config))
+    answer, fields = page.evaluate(PASTE, json.dumps(config))
     words = load_words("en")["memory"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     try:
         settings = model_config.read_config(tmp_path)
     except model.LayoutError:
-        assert said != words["was-read"]
+        assert answer != words["was-read"]
         assert fields == before
         return
-    assert said == words["was-read"]
+    assert answer == words["was-read"]
     at = {
         name: value if isinstance(value, bool | str) else int(fields[name])
         for name, value in asdict(model.Model(layers=1, hidden=1, heads=1, vocabulary=1)).items()
@@ -469,10 +469,10 @@ def test_a_bandwidth_of_nothing_is_refused_in_words(reader: Reader) -> None:
     )
     assert [answer["answers"] for answer in after] == [before["answers"]] * 2
     words = load_words("en")
-    said = words["controls"]["not-between"].format(
+    refusal = words["controls"]["not-between"].format(
         label=words["collective"]["bandwidth"], least=0.001, most=1_000_000
     )
-    assert [answer["said"] for answer in after] == [{"bandwidth": said}] * 2
+    assert [answer["said"] for answer in after] == [{"bandwidth": refusal}] * 2
 
 
 def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader: Reader) -> None:

@@ -133,8 +133,8 @@ def test_a_moment_of_a_step_says_what_runs_and_is_played(reader: Reader) -> None
         for now in times[:-1]
     ]
     assert any(words["no-gradient"] in sentence for sentence in sentences)
-    for said in sentences:
-        assert text.text_content() == slider.get_attribute("aria-valuetext") == said
+    for sentence in sentences:
+        assert text.text_content() == slider.get_attribute("aria-valuetext") == sentence
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Home")
     for _ in range(5):
@@ -230,11 +230,11 @@ def test_a_grid_that_cannot_be_is_refused_beside_its_field_and_leaves_the_old_on
     reader: Reader,
 ) -> None:
     page = reader.read(PLACES["grid"])
-    for turn, field, said in IMPOSSIBLE:
+    for turn, field, refusal in IMPOSSIBLE:
         [answer] = turn_controls(reader, "grid", [list(turn.items())])
         assert answer["isOld"]
         assert list(answer["said"]) == [field]
-        assert said in answer["said"][field]
+        assert refusal in answer["said"][field]
         assert page.locator("#figure-grid .grid-rank").count() == 8
 
 

@@ -10,6 +10,7 @@ import multiprocessing
 import multiprocessing.connection
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -19,7 +20,6 @@ import click
 
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
-from costlab.run.defer_interrupts import defer_interrupts
 from costlab.run.rank import Place, work
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ START = 120.0  # seconds for the ranks to come up: they import torch, on a machi
 GRACE = 5.0  # seconds that ranks have to say that a wait was too long
 WORDS = 1.0  # seconds for the other ranks' words, once one has said that it waited in vain
 TIMEOUT = 60.0
+
+_REQUESTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class LaunchError(click.ClickException):
@@ -203,3 +205,27 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until the block is done; may stand within another.
+
+    Where the block raises, the program is on its way out, and the request is forgotten. (A signal
+    mask wouldn't do: any thread of gloo's may take the signal, and Python's handler then interrupts
+    the main thread all the same.)
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals don't come here
+        return
+    signals: list[int] = []
+    before = {request: signal.getsignal(request) for request in _REQUESTS}
+    for request in _REQUESTS:
+        signal.signal(request, lambda number, _: signals.append(number))
+    try:
+        yield
+    finally:
+        for request, handler in before.items():
+            signal.signal(request, signal.SIG_DFL if handler is None else handler)
+    if signals:
+        signal.raise_signal(signals[0])

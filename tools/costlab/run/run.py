@@ -23,8 +23,7 @@ from costlab.record.result import Launch, Load, Metric, Result, ResultError, Sec
 from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import over_launches
 from costlab.run import launch, torchrun
-from costlab.run.defer_interrupts import defer_interrupts
-from costlab.run.launch import LaunchError
+from costlab.run.launch import LaunchError, defer_interrupts
 from costlab.run.progress import Display
 from costlab.sections import plan
 from costlab.sections.plan import Plan, SectionError

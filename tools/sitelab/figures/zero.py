@@ -28,19 +28,19 @@ def count_bytes(at: dict[str, Any], stage: int) -> dict[str, float]:
 def format_answers(at: dict[str, Any]) -> dict[str, str]:
     """Return what a rank holds in each stage, as the figure writes it."""
     sums = (sum(count_bytes(at, stage).values()) for stage in STAGES)
-    return {f"stage-{stage}": quantities.format_bytes(held) for stage, held in enumerate(sums)}
+    return {f"stage-{stage}": quantities.format_bytes(size) for stage, size in enumerate(sums)}
 
 
 def make_figure(words: dict[str, str], root: Path) -> Figure:
     """Return the bars of the four stages, and the data for other models and ranks."""
     whole = count_bytes(INITIAL, 0)
-    shares = {kind: 100 * held / sum(whole.values()) for kind, held in whole.items()}
-    held = [
-        {kind: 100 * held / whole[kind] for kind, held in count_bytes(INITIAL, stage).items()}
+    shares = {kind: 100 * size / sum(whole.values()) for kind, size in whole.items()}
+    percents = [
+        {kind: 100 * size / whole[kind] for kind, size in count_bytes(INITIAL, stage).items()}
         for stage in STAGES
     ]
     html = render_template(
-        "zero", words, shares=shares, held=held, answers=format_answers(INITIAL),
+        "zero", words, shares=shares, held=percents, answers=format_answers(INITIAL),
         ranks=INITIAL["ranks"],
         sums={kind: quantities.format_bytes(count) for kind, count in whole.items()},
     )  # fmt: skip
