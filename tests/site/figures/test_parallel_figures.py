@@ -271,6 +271,28 @@ def test_the_address_has_the_settings_and_brings_them_back(reader: Reader) -> No
     assert page.locator("#figure-schedule [name=kind]").input_value() == "zb-h1"
 
 
+FIELDS = """name => Object.fromEntries([...document.querySelectorAll(
+  `figure[data-figure=${name}] .play-control :is(input, select)`)].map(
+  field => [field.name, field.type === "checkbox" ? field.checked : field.value]))"""
+
+
+def test_an_address_brings_back_what_a_model_sets_otherwise(reader: Reader) -> None:
+    page = reader.read(PLACES["memory"])
+    models = page.locator("#figure-memory [name=model] option").evaluate_all("all => all.length")
+    for number in range(models):
+        before = page.evaluate(FIELDS, "memory")
+        page.locator("#figure-memory [name=model]").select_option(index=number)
+        for name, value in before.items():  # as the page, or the model before, had them
+            field = page.locator(f"#figure-memory [name={name}]")
+            if name in ("sequence", "tensor", "micro_batch", "global_batch") and value:
+                field.fill(value)
+        page.locator("#figure-memory .play-share button").click()
+        page.locator("#figure-memory .play-share .play-note").wait_for()
+        shared = page.evaluate(FIELDS, "memory")
+        page.reload()
+        assert page.evaluate(FIELDS, "memory") == shared
+
+
 def test_an_address_is_read_as_far_as_a_control_may_have_it(reader: Reader) -> None:
     asked = "model=Llama+3+70B&zero=1&layers=0&heads=1.5&data=-3&hat=%3Cb%3E&sequence=4096"
     page = reader.read(f"{PLACES['memory']}?figure=memory&{asked}")
@@ -320,6 +342,19 @@ def test_a_config_that_cannot_be_counted_is_refused_in_words(reader: Reader) -> 
         text = config if isinstance(config, str) else json.dumps(config)
         assert paste(page, text) == WORDS["memory"][key].format(**value)
         assert page.locator("#figure-memory [data-sum=whole]").text_content() == before
+
+
+def test_a_pasted_config_without_experts_leaves_those_before_and_says_what_stops_it(
+    reader: Reader,
+) -> None:
+    page, words = reader.read(PLACES["memory"]), WORDS["memory"]
+    figure = page.locator("figure[data-figure=memory]")
+    page.locator("#figure-memory [name=model]").select_option(label="Mixtral 8x7B")
+    assert paste(page, json.dumps(LLAMA)) == words["was-read"]
+    assert figure.get_attribute("data-old") is None
+    answer = paste(page, json.dumps(LLAMA | {"num_hidden_layers": 7, "num_attention_heads": 7}))
+    assert figure.get_attribute("data-old") is not None
+    assert answer.startswith(words["was-read"] + " ") and "7" in answer
 
 
 def paste(page: Any, text: str) -> str:

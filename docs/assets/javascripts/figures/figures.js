@@ -247,11 +247,26 @@
       const wrong = ({ label, least, most, pattern }) =>
         words[pattern ? "not-text" : most ? "not-between" : "not-whole"]
           .replace("{label}", label).replace("{least}", least).replace("{most}", most);
+      /* The settings that a page must be given so that it begins with these: a control that is set
+       * may turn others, so one that has its first value may have to be named too. */
+      const named = (now) => {
+        const start = Object.fromEntries([...specs].map(([key, { at }]) => [key, at]));
+        const keys = Object.keys(now);
+        let asked = keys.filter((key) => now[key] !== start[key]);
+        for (;;) {
+          const all = { ...start };
+          for (const key of asked) {
+            all[key] = now[key];
+            Object.assign(all, turned(key, { ...all }, data));
+          }
+          const missing = keys.filter((key) => all[key] !== now[key] && !asked.includes(key));
+          if (!missing.length) return asked;
+          asked = keys.filter((key) => asked.includes(key) || missing.includes(key));
+        }
+      };
       const address = (now) => {
         const query = new URLSearchParams({ figure: name });
-        for (const [key, value] of Object.entries(now)) {
-          if (value !== specs.get(key).at) query.set(key, value);
-        }
+        for (const key of named(now)) query.set(key, now[key]);
         return `${location.pathname}?${query}#figure-${name}`;
       };
       const update = (now, key, left = []) => {

@@ -371,6 +371,7 @@
     }
     settings.tied = keys.tie_word_embeddings ?? settings.tied;
     if (kind === "gpt2") settings.positions = keys.n_positions ?? 1024;
+    if (!settings.experts) Object.assign(settings, { expert: 1, expert_tensor: 1 });
     return settings;
   }
 
@@ -384,7 +385,9 @@
     const settings = readConfig(field.value, data);
     if (typeof settings !== "string") change(settings);
     status.hidden = false;
-    status.textContent = typeof settings === "string" ? settings : words["was-read"];
+    const refused = panel.querySelector("[aria-invalid='true']");
+    status.textContent = typeof settings === "string" ? settings :
+      [words["was-read"], refused && document.getElementById(refused.getAttribute("aria-describedby")).textContent].filter(Boolean).join(" ");
   });
   panel.querySelector(".play-share").before(element("details", { className: "play-paste" },
     element("summary", { textContent: words.paste }), field, button, status));
