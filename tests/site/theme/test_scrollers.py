@@ -26,6 +26,7 @@ WIDE_TABLES = {
     "": 1,
     "labs/01-three-d/": 1,
     "labs/02-allreduce-costs/": 1,
+    "theory/03-sharded-data-parallelism/": 1,
     "theory/09-choosing-a-layout/": 3,
     "theory/11-practice/": 1,
 }
