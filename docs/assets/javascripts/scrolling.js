@@ -8,6 +8,7 @@
     ".md-typeset p:has(> img), .play-scroll";
   const WIDENED = ".md-typeset__scrollwrap, pre";
   const TABLES = ".md-typeset__scrollwrap:not(.play-scroll *)";
+  const SENTENCE_NAMES = ".md-content code:not(pre *, td *, th *, .citation *, :has(wbr))";
   const telephone = matchMedia("(max-width: 44.984375em)");
   // A frame of its own keeps what is in it.
   const FRAMES = "details, li, figure, .admonition, .citation-card, .claims, [data-md-component=toc]";
@@ -37,18 +38,19 @@
     }
   }
 
-  /* On a telephone a name in a table that doesn't fit breaks behind a stroke, a dot or an underscore, and a
-   * citation between its file and its lines. */
+  /* On a telephone a name that doesn't fit, in a table or in a sentence, breaks behind a stroke, a dot or an
+   * underscore, and a citation between its file and its lines. */
   function breakNames(root) {
     const cut = [...root.querySelectorAll(TABLES)].filter((table) => hidden(table) > 1);
     const names = cut.flatMap((table) => [...table.querySelectorAll("code:not(:has(wbr))")]);
-    for (const name of names) {
+    const long = [...root.querySelectorAll(SENTENCE_NAMES)].filter((name) => name.getClientRects().length > 1);
+    for (const name of [...names, ...long]) {
       const file = name.querySelector(".citation-file");
       const walker = document.createTreeWalker(file || name, NodeFilter.SHOW_TEXT);
       const texts = [];
       while (walker.nextNode()) texts.push(walker.currentNode);
       for (const text of texts) {
-        const pieces = text.data.split(/(?<=[^\W_][/_.])(?=[^\W_])(?!py\b)/);
+        const pieces = text.data.split(/(?<=[^\W_]["\])]*[/_.])(?=[^\W_])(?!py\b)/);
         text.replaceWith(...pieces.flatMap((piece, number) =>
           number ? [document.createElement("wbr"), piece] : [piece]));
       }

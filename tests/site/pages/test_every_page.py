@@ -47,9 +47,9 @@ SHOWN = r"""seen => {
       for (const child of element.children) walk(child, path, first);
   };
   walk(document.querySelector(".md-content"), "", false);
-  // A name in a table's cell on two lines; a hyphen is a place to break at, and so is a mark of
-  // scrolling.js in a table that would be too wide.
-  const broken = code => !/[\s,/-]/.test(code.textContent.trim())
+  // A name on two lines; browsers break behind a hyphen and "?", and where scrolling.js lets them,
+  // in a table or a sentence that would be too wide.
+  const broken = code => !/[\s,/?-]/.test(code.textContent.trim())
     && !code.querySelector("wbr") && code.getClientRects().length > 1;
   const isBroken = element => {  // a part of it begins below another part
     const parts = [...element.getClientRects()];
@@ -58,7 +58,7 @@ SHOWN = r"""seen => {
   const count = selector => document.querySelectorAll(selector).length;
   return {
     unseen: [...unseen],
-    cut: [...document.querySelectorAll(".md-content :is(td, th) code")]
+    cut: [...document.querySelectorAll(".md-content :not(pre) > code")]
       .filter(code => code.checkVisibility() && broken(code)).map(code => code.textContent),
     options: [...document.querySelectorAll(
       ".whole, [class^=joined]:has(.formula), [class^=joined]:has(.citation:not(td *))")]
