@@ -1,12 +1,13 @@
-/* Remembers in this browser which pages of the path a reader has done, and ticks links to them. On a
- * page that answers a lab, the menu shows the lab as the place where the reader is. */
+/* Remembers in this browser which pages of the path a reader has done, ticks links to them, and lets
+ * the front page go on from there. On a page that answers a lab, the menu shows the lab as the place
+ * where the reader is, and below it the pages of the bar. */
 (function () {
   "use strict";
 
   const KEPT = "shardbook.done"; // addresses below a language's root, the same in each language
   const SAID = {
-    en: { choice: "I am done with this page", done: "done" },
-    es: { choice: "He terminado esta página", done: "hecha" },
+    en: { choice: "I am done with this page", done: "done", theory: "Continue with theory", lab: "Continue with" },
+    es: { choice: "He terminado esta página", done: "hecha", theory: "Seguir con la teoría", lab: "Seguir con el" },
   };
   const say = SAID[document.documentElement.lang] || SAID.en;
   const config = document.getElementById("__config");
@@ -31,6 +32,21 @@
     }
   }
 
+  /* The front page's button leads to the first page of the path that is not done, if one is. */
+  const button = document.querySelector(".hero .md-button--primary");
+  const start = button && [button.textContent, button.href];
+  function showNext(places) {
+    const path = [...document.querySelectorAll(".path li > a")];
+    const next = path.findIndex((link) => !places.has(place(link.href)));
+    let [text, href] = start;
+    if (next >= 0 && path.some((link) => places.has(place(link.href)))) {
+      const isLab = path[next].closest(".path--labs");
+      text = isLab ? `${say.lab} ${path[next].textContent.split(":")[0].toLowerCase()}` : `${say.theory} ${next + 1}`;
+      href = path[next].href;
+    }
+    [button.textContent, button.href] = [text, href];
+  }
+
   function show() {
     const places = load();
     const links = ".md-nav--primary a.md-nav__link:not([href*='#'], :has(.md-nav__icon)), .path li > a, .md-footer__link";
@@ -39,11 +55,21 @@
       title.classList.toggle("done", places.has(place(link.href)));
       title.dataset.done = say.done;
     }
+    if (button) showNext(places);
   }
 
   const lab = document.querySelector(".trail a");
   for (const link of document.querySelectorAll(".md-nav--primary a.md-nav__link")) {
-    if (lab && link.href === lab.href) link.classList.add("md-nav__link--active");
+    if (!lab || link.href !== lab.href) continue;
+    link.classList.add("md-nav__link--active");
+    const list = Object.assign(document.createElement("ul"), { className: "md-nav__list trail-pages" });
+    for (const page of document.querySelectorAll(".trail > :not(:first-child)")) {
+      const item = Object.assign(document.createElement("li"), { className: "md-nav__item" });
+      item.append(page.cloneNode(true));
+      item.firstChild.className = "md-nav__link";
+      list.append(item);
+    }
+    link.after(list);
   }
 
   const goal = document.querySelector(".md-content .goal");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,14 @@ def test_each_page_is_in_its_menu_or_has_a_bar_and_leads_to_its_lab(site: Path) 
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_results_lead_to_the_judged_claims_and_back(site: Path, language: str) -> None:
+def test_the_results_lead_to_their_lab_and_to_the_judged_claims(site: Path, language: str) -> None:
     pages = [f"{language}experiments/35-allreduce-costs/{name}/" for name in ("RESULTS", "CLAIMS")]
     for here, there in (pages, pages[::-1]):
         assert there in list_links(read(site, here, TRAIL), here)
+    labs = [f"{language}labs/{name}/" for name in ("02-allreduce-costs", "01-three-d")]
+    rows = [labs[0], *pages], [labs[1], f"{language}experiments/36-compositions/MUSEUM/"]
+    for before, here in (pair for row in rows for pair in pairwise(row)):
+        assert follow(read(site, here, FOOT), here, "prev") == before
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -105,6 +110,9 @@ def test_an_answer_has_the_menu_of_its_lab_and_the_lab_is_marked(
     assert page.locator(".md-tabs__item--active").inner_text() == room
     marked = page.locator(".md-sidebar--primary .md-nav__link--active:visible:not(label)")
     assert [name.partition(":")[0] for name in marked.all_inner_texts()] == [lab]
+    below = page.locator(".trail-pages > li:visible").all_inner_texts()
+    bar = page.locator(".trail > :not(:first-child)").all_inner_texts()
+    assert below == (bar if "Lab" in lab else [])
 
 
 def test_a_page_that_is_done_is_ticked_in_both_languages_until_it_is_not(
@@ -124,6 +132,25 @@ def test_a_page_that_is_done_is_ticked_in_both_languages_until_it_is_not(
     choice.uncheck()
     assert page.evaluate(DONE) == []
     assert reader.read("theory/02-tensor-parallelism/").evaluate(DONE) == []
+
+
+def test_the_front_page_goes_on_with_the_first_page_that_is_not_done(
+    open_reader: OpenReader,
+) -> None:
+    reader = open_reader(viewport={"width": 1440, "height": 900})
+    says = {
+        "": "Continue with theory 2, Continue with lab 00, Start with theory 1",
+        "es/": "Seguir con la teoría 2, Seguir con el laboratorio 00, Empezar por la teoría 1",
+    }
+    for home, texts in says.items():
+        page = reader.read(home)
+        pages = page.locator(".path li > a").evaluate_all("all => all.map(link => link.href)")
+        done = [address.removeprefix(reader.served + home) for address in pages]
+        for count, text in zip((1, 11, len(done)), texts.split(", "), strict=True):
+            page.evaluate("n => localStorage['shardbook.done'] = JSON.stringify(n)", done[:count])
+            button = reader.read(home).locator(".hero .md-button--primary")
+            assert button.inner_text() == text
+            assert button.evaluate("link => link.href") == pages[count % len(done)]
 
 
 def test_a_telephone_names_the_page_before_and_the_page_after(open_reader: OpenReader) -> None:

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Iterator
 from html import escape, unescape
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import urljoin
 
@@ -78,7 +79,8 @@ class Wayfinding:
         """Write the goal below the title of each page of the path; give each answer its trail.
 
         A trail leads to the lab and to the other pages of the group. The answers of a lab are each
-        other's neighbours, between the lab and the page after it, unless the menu has them.
+        other's neighbours, between the lab and the page after it. Those that a menu has follow
+        their lab too, but lead on as that menu does.
         """
         words = load_words(language)["path"]
         self._collect_terms()
@@ -95,14 +97,13 @@ class Wayfinding:
                 continue  # the strict build warns of the link
             labels = {url: label for url, label in group.labels.items() if url in self._pages}
             trail = {"title": lab.title, "lab": lab.url, "name": group.name, "labels": labels}
-            for page in map(self._pages.__getitem__, labels):
-                page.meta["trail"] = trail
+            for before, page in pairwise([lab, *map(self._pages.__getitem__, labels)]):
+                page.meta["trail"], page.previous_page = trail, before
                 if not page.parent:  # in no menu: the room and the menu are its lab's
                     answers.setdefault(lab.url, []).append(page)
                     page.parent = lab.parent
         for url, pages in answers.items():
-            lab = self._pages[url]
-            row = [lab, *pages, lab.next_page]
+            row = [self._pages[url], *pages, self._pages[url].next_page]
             for place, page in enumerate(pages):
                 page.previous_page, page.next_page = row[place], row[place + 2]
 
