@@ -255,7 +255,7 @@ def test_a_pasted_config_is_read_as_fits_reads_it(
         assert answer != words["was-read"]
         assert fields == before
         return
-    assert answer == words["was-read"]
+    assert answer.startswith(words["was-read"])
     at = {
         name: value if isinstance(value, bool | str) else int(fields[name])
         for name, value in asdict(model.Model(layers=1, hidden=1, heads=1, vocabulary=1)).items()
