@@ -10,7 +10,7 @@ import msgspec
 from notelab.audit.alternatives import list_alternatives
 from notelab.audit.dating import History, read_history
 from notelab.audit.judge import State, Verdict, fits_at, judge
-from notelab.audit.mentions import Mention, find_mentions
+from notelab.audit.mentions import BESIDE, Mention, find_mentions
 from notelab.audit.repository import Repository, open_repository
 from notelab.cited.nearest_range import find_symbols
 from notelab.errors import NotelabError, display_path
@@ -146,7 +146,7 @@ class Auditor:
         """Return the weight of the names beside a citation that a file has."""
         version = self._repository.version(path)
         rows = version.rows_by_name if version else {}
-        return sum(each.weight for each in mentions if each.weight >= 0.5 and each.name in rows)
+        return sum(each.weight for each in mentions if each.weight >= BESIDE and each.name in rows)
 
     def find_trusted(self, contexts: list[_Context]) -> None:
         """Compare each citation with the text around it, at the commit that wrote its line."""

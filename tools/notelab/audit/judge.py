@@ -8,6 +8,7 @@ import msgspec
 
 from notelab.audit.alternatives import find_definition, find_whole, place_at
 from notelab.audit.mentions import (
+    BESIDE,
     COMMENT,
     Fit,
     Mention,
@@ -25,7 +26,6 @@ State = Literal["right", "moved", "changed", "gone", "unknown"]
 _FITS = 0.3  # the share of a fit from which the lines are taken to be those that the text means
 _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
-_BESIDE = 0.5  # and from which it is beside it, in the same sentence
 _MAX_ROWS = 20  # of a name's that are compared, the nearest
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
 
@@ -80,7 +80,7 @@ def judge(
     named.dated = carried.commit
     line = carried.old.lines[place.start - 1]
     is_kept = trusted and carried.is_dated and not COMMENT.match(line)
-    is_named = any(mention.weight >= _BESIDE and not mention.rival for mention in mentions)
+    is_named = any(mention.weight >= BESIDE and not mention.rival for mention in mentions)
     if is_kept or (carried.change.new and line.strip() and not is_named):
         verdict = _judge_carried(carried, place, [], new)
         if verdict.state != "gone":
@@ -198,7 +198,7 @@ def _find_missed_definition(
         return None
     names = set(map(fold_name, old.outline.names_between(place.start, place.end)))
     is_comment = COMMENT.match(old.lines[place.start - 1])
-    near_names = (fold_name(mention.name) for mention in mentions if mention.weight >= _BESIDE)
+    near_names = (fold_name(mention.name) for mention in mentions if mention.weight >= BESIDE)
     if not is_comment and not names.isdisjoint(near_names):
         return None
     if not is_comment and names_enclosing(old, place.start, place.end, mentions[0]):

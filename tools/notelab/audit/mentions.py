@@ -22,6 +22,7 @@ _CHAIN = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#|->)~?[^\W\d]\w*)*")
 _HYPHENATED = re.compile(r"(?<![\w)\]-])-*[a-z][a-z\d]*(?:-[a-z\d]+)+(?![\w(.-])")  # no identifier
 _END = re.compile(r"[.;!?][*_)\"]*(?:\s|\Z)|\n\s*(?:[-*+]|\d+[.)])\s|\|")
 _NEAR, _SIDE, _SENTENCE, _BLOCK, _HEADING = 1.0, 0.8, 0.4, 0.2, 0.1
+BESIDE = 0.5  # the weight from which a name belongs to the citation, not only to its sentence
 _KEYWORDS = frozenset(  # that `is_anchor` takes for names
     """
     Err Ok Option Result Self Some String Vec abstract auto bool boolean byte case catch chan

@@ -11,11 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from notelab.audit.mentions import Mention
+from notelab.audit.mentions import BESIDE, Mention
 from notelab.audit.repository import Repository
 from notelab.lines import names_in, split_lines
 
-_NEAR = 0.5  # the weight from which a name belongs to the citation and not only to its paragraph
 _MAX_TAGS, _MAX_AROUND = 400, 400
 _EXACT = 2  # the measure of lines that have a name or a quotation; 1 is lines in a named function
 _QUOTED = 0.8  # the share of a quotation that the cited lines must have
@@ -59,7 +58,7 @@ def make_reading(
     paths: Iterable[str], first: int, last: int, mentions: list[Mention], quoted: Iterable[str] = ()
 ) -> Reading | None:
     """Return a citation that can be dated, or None if nothing around it is named or quoted."""
-    near = [mention for mention in mentions if mention.weight >= _NEAR] or mentions
+    near = [mention for mention in mentions if mention.weight >= BESIDE] or mentions
     names = frozenset(mention.name for mention in near)
     lines = tuple(_strip(line.encode()) for line in quoted)
     return Reading(tuple(paths), first, last, names, lines) if names or lines else None
