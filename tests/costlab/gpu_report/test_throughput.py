@@ -40,9 +40,9 @@ def test_the_models_of_the_memory_cases_have_the_parameters_that_fits_counts() -
     """As they are drawn on the device: `to_empty` had untied embeddings that were counted once."""
     for kind in footprints.KINDS.values():
         config = footprints.configured(kind, 64, "cpu")
-        model = throughput.drawn(config, torch.device("cpu"))
+        model = throughput.draw_model(config, torch.device("cpu"))
         sizes, plan = footprints.described(config, 2, 64)
         parameters = sum(p.numel() for p in model.parameters())
         assert worst_rank(sizes, plan)["weights"] == 2 * parameters
     with pytest.raises(ValueError, match="to_empty unties them"):
-        throughput.drawn(replace(config, tie_embeddings=True), torch.device("cpu"))
+        throughput.draw_model(replace(config, tie_embeddings=True), torch.device("cpu"))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from costlab.gpu_report.report import seconds_left, tell
-from costlab.gpu_report.throughput import drawn
+from costlab.gpu_report.throughput import draw_model
 from costlab.layouts.model import Model, Plan
 from costlab.layouts.stack_memory import GIB, estimate, worst_rank
 from shardlab.gpt.config import LLAMA
@@ -74,7 +74,7 @@ def described(config: GPTConfig, batch: int, tokens: int) -> tuple[Model, Plan]:
 def measured(config: GPTConfig, batch: int, tokens: int, kind: str) -> tuple[int, int]:
     """Return the peak of a step, by torch's allocator, and what the card then holds, in bytes."""
     device = torch.device(kind)
-    model = drawn(config, device)
+    model = draw_model(config, device)
     optimizer = torch.optim.AdamW(model.parameters(), fused=kind == "cuda")
     words_BS = torch.randint(config.vocab, (batch, tokens + 1), device=device)
     try:

@@ -16,25 +16,11 @@ from shardlab.gpt.model import GPT, GPTConfig
 
 BATCH = {"cuda": 8, "cpu": 2}
 MODELS = {
-    "cuda": GPTConfig(
-        layers=16,
-        hidden=2048,
-        heads=16,
-        vocab=50304,
-        sequence=2048,
-        dtype=torch.bfloat16,
-        tie_embeddings=False,
-    ),
-    "cpu": GPTConfig(
-        layers=2,
-        hidden=128,
-        heads=4,
-        vocab=1024,
-        sequence=128,
-        dtype=torch.bfloat16,
-        tie_embeddings=False,
-    ),
-}
+    "cuda": GPTConfig(layers=16, hidden=2048, heads=16, vocab=50304, sequence=2048,
+                      dtype=torch.bfloat16, tie_embeddings=False),
+    "cpu": GPTConfig(layers=2, hidden=128, heads=4, vocab=1024, sequence=128,
+                     dtype=torch.bfloat16, tie_embeddings=False),
+}  # fmt: skip
 # Dense bf16 products a second, as the makers' data sheets state them.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "4090": 165e12}
 STEPS = 12
@@ -45,7 +31,7 @@ def main(kind: str, *more: str) -> None:
     torch.manual_seed(0)
     device = torch.device(kind)
     config, batch = MODELS[kind], BATCH[kind]
-    model = drawn(config, device)
+    model = draw_model(config, device)
     if "--fused" in more:
         from shardlab.layers.matmul import fuse
 
@@ -57,7 +43,7 @@ def main(kind: str, *more: str) -> None:
     print(line + (memory(allocated, torch.cuda.max_memory_allocated()) if kind == "cuda" else ""))
 
 
-def drawn(config: GPTConfig, device: torch.device) -> GPT:
+def draw_model(config: GPTConfig, device: torch.device) -> GPT:
     """Return a model whose values are drawn where it runs: a billion take one CPU thread 20 s.
 
     Raises:
