@@ -103,7 +103,7 @@ def read_layout(named: Mapping[str, Any]) -> tuple[Model, Plan]:
                        {name: given[name] for name in given.keys() & of_model})  # fmt: skip
     settings: dict[str, Any] = dict(PROGRAMS.get(given.get("program", ""), {}))
     program = given.get("program") or given.get("stack", "")
-    settings["zero"] = 3 * program.startswith("fsdp")  # it cuts weights, too
+    settings["zero"] = 3 if program.startswith("fsdp") else 0
     settings |= {name: given[name] for name in given.keys() & of_plan - of_model}
     tensor, stages, context = (settings[axis] for axis in ("tensor", "stages", "context"))
     settings["data"] = data_ranks(given["ranks"], tensor, stages, context)

@@ -62,7 +62,7 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     refuse((not 0 <= run.network < 1 << 20, f"network = {run.network}: choose Gbit/s from 0"),
            (runs.BITS[run.dtype] not in runs.CARDS[run.card].flops,
             f"{run.card} has no {run.dtype}: its data sheet names no such rate"),
-           (run.experts == 0 < run.top_k, f"top_k = {run.top_k} of 0 experts"))  # fmt: skip
+           (run.experts == 0 < run.top_k, f"top-k = {run.top_k} of 0 experts"))  # fmt: skip
     data = data_ranks(run.ranks, run.tensor, run.stages, run.context)
     stack, source = runs.STACKS[run.stack], runs.sources().get(run.source, {})
     model = Model(

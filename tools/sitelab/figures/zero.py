@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from costlab.layouts.model_config import FACTS
+from costlab.layouts.model_config import PROGRAMS
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 
@@ -18,7 +18,7 @@ INITIAL = {"recipe": "megatron", "ranks": 8, "parameters": 7 * 10**9}
 
 def count_bytes(at: dict[str, Any], stage: int) -> dict[str, float]:
     """Return the bytes of each kind of state that a rank holds in a stage; 0 is replicas."""
-    widths = FACTS["programs"][at["recipe"]]
+    widths = PROGRAMS[at["recipe"]]
     return {
         kind: at["parameters"] * widths[kind] / (at["ranks"] if stage >= least else 1)
         for kind, least in KINDS.items()
@@ -52,5 +52,5 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
                        options=[(value, words[f"{name}-{value}"]) for value in values])
           for name, values in choices.items()),
     ]  # fmt: skip
-    widths = {name: {kind: FACTS["programs"][name][kind] for kind in KINDS} for name in RECIPES}
+    widths = {name: {kind: PROGRAMS[name][kind] for kind in KINDS} for name in RECIPES}
     return Figure(html, {"widths": widths, "kinds": KINDS, "controls": controls})
