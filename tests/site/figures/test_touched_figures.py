@@ -139,9 +139,14 @@ def test_a_schedule_that_becomes_too_wide_gets_an_edge(open_reader: OpenReader) 
     assert track.get_attribute("data-more") == "end"
     fade = "track => getComputedStyle(track).maskImage"
     assert "calc(100% - 40px)" in track.evaluate(fade)  # 2rem of its end are pale
+    # Every box has its number, and every stage keeps its own while the boxes are scrolled.
+    fits = "all => all.every(box => box.clientWidth > 13 && box.firstChild.checkVisibility())"
+    assert track.locator(".play-box").evaluate_all(fits)
     track.evaluate("track => { track.scrollLeft = 1e6; }")
     reader.until("() => document.querySelector('#figure-schedule [data-more=start]')")
-    assert "40px" in track.evaluate(fade).replace("calc(100% - 40px)", "")
+    assert "rgb(0, 0, 0) 0px" in track.evaluate(fade)  # and there nothing is pale
+    left = "all => Math.max(...all.map(stage => stage.getBoundingClientRect().left))"
+    assert track.locator(".play-stage").evaluate_all(left) < 1 + track.bounding_box()["x"]
 
 
 def test_the_button_to_the_top_is_not_over_a_figure(open_reader: OpenReader) -> None:
