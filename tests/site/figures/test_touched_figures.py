@@ -14,7 +14,8 @@ from tests.site.reader import TWO_FRAMES, OpenReader, Reader
 
 # Settings with which each figure is at its largest.
 LARGEST: dict[str, dict[str, Any]] = {
-    "collective": {}, "fsdp": {"guard": "nothing", "units": 8, "collective": 6},
+    "collective": {}, "dispatch": {"ranks": 8, "top": 4},
+    "fsdp": {"guard": "nothing", "units": 8, "collective": 6},
     "grid": {"tensor": 4, "data": 8}, "memory": {"tensor": 7},
     "memory-step": {"microBatches": 16, "model": "175B"}, "ring": {"ranks": 8},
     "schedule": {"kind": "interleaved-4", "stages": 8, "microBatches": 16},
@@ -261,6 +262,10 @@ def test_an_axis_is_tapped_next_to_the_picture_and_stays_pressed(open_reader: Op
 # What the sentence above a figure invites to do, and what then holds of two answers.
 TRIED: list[tuple[str, dict[str, Any], Any]] = [
     ("collective", {"payload": 2**30}, lambda a, b: share(b, "latency") < share(a, "latency")),
+    ("dispatch", {"factor": 1}, lambda a, b: times(a, "busiest") > times(b, "busiest")
+     and a["answers"]["dropped"] == "0" != b["answers"]["dropped"]
+     and float(a["answers"]["sent"].split()[0]) > float(b["answers"]["sent"].split()[0])),
+    ("dispatch", {"load": "even"}, lambda a, b: times(b, "busiest") == 1),
     ("schedule", {"microBatches": 16}, lambda a, b: share(b, "bubble") < share(a, "bubble")),
     ("schedule", {"kind": "gpipe"}, lambda a, b: (a["answers"]["bubble"], "8")
      == (b["answers"]["bubble"], b["answers"]["live"])),
