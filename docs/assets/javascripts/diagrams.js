@@ -29,6 +29,11 @@
     .node.partial :is(rect, path, polygon) { fill: var(--partial-soft); stroke: var(--partial); }
     .node.rank0 :is(rect, path, polygon) { fill: var(--own-soft); stroke: var(--own); }
     .node.rank1 :is(rect, path, polygon) { fill: var(--rank-1-soft); stroke: var(--rank-1); }
+    .node.tensor :is(rect, path, polygon) { fill: var(--axis-tensor); }
+    .node.context :is(rect, path, polygon) { fill: var(--axis-context); }
+    .node.data :is(rect, path, polygon) { fill: var(--axis-data); }
+    .node.pipeline :is(rect, path, polygon) { fill: var(--axis-pipeline); }
+    .node:is(.tensor, .context, .data, .pipeline) .nodeLabel { color: var(--md-default-bg-color); }
     .node:is(.own, .sent, .partial, .rank0, .rank1) .nodeLabel { color: var(--md-default-fg-color); }
     .node.sent .nodeLabel { font-weight: 700; }`;
   // What lies below words in the dark, in the page's own blue; of mermaid's, two are too pale for

@@ -29,6 +29,7 @@ from tests.site.reader import OpenReader, Reader
 ROOT = Path(__file__).parents[3]
 PLACES = {
     "collective": "theory/01-collectives/",
+    "dispatch": "theory/05-experts/",
     "fsdp": "theory/03-sharded-data-parallelism/",
     "grid": "theory/04-pipelines-and-the-grid/",
     "memory": "theory/08-memory/",

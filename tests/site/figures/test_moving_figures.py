@@ -1,4 +1,4 @@
-"""What moves (a ring, a causal square, memory, a schedule): each step, each number."""
+"""What moves (a ring, rows of experts, a causal square, memory, a schedule): each number."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import pytest
 
 from costlab.layouts.memory import live_pieces
 from shardlab.context.zigzag import visible_slices
+from shardlab.experts.config import ExpertConfig
 from shardlab.pipeline.action import Backward, Forward, Weight, chunks_in
 from shardlab.proofs import causal_work
 from shardlab.proofs.collective import Call
+from shardlab.proofs.formulas.experts import all_gather_experts, all_to_all_experts
 from shardlab.proofs.formulas.seconds import steps
 from shardlab.proofs.schedules.timeline import peak_live
-from sitelab.figures import memory_step, quantities, ring, schedule, zigzag
+from sitelab.figures import dispatch, memory_step, quantities, ring, schedule, zigzag
 from sitelab.figures.embed import load_words
 from sitelab.figures.memory_step import KINDS
 from tests.site.figures.test_figures import PLACES, TURN
 from tests.site.reader import OpenReader, Reader
 
-NAMES = ("ring", "zigzag", "memory-step")
+NAMES = ("ring", "dispatch", "zigzag", "memory-step")
 PLAYED = (*NAMES, "fsdp", "schedule")
 WORDS = {name: load_words("en")["controls"] | load_words("en")[name] for name in PLAYED}
 # Moves the slider to each of a figure's moments and reads what is drawn then. What the moments of
@@ -54,7 +56,13 @@ MOMENTS = """([name, moments]) => {
       now: parseFloat(figure.querySelector(".play-tracks")?.style.getPropertyValue("--now")),
       partial: all(".ring-piece:not(.ring-moves)", (one) =>
         one.classList.contains("play-partial") && !one.hidden),
-      sent: all(".ring-sent", text),
+      sent: all(":is(.ring-sent, .moe-sum)", text),
+      heads: all(".moe > :is(.ring-head, .moe-owner)", text),
+      rows: all(".moe-cell", (cell) =>
+        [...cell.children].map((row) => row.dataset.row[0]).join("")),
+      moment: figure.querySelector(".moe")?.dataset.moment,
+      isHollow: all(".moe-cell > i", (row) => getComputedStyle(row).opacity !== "1"
+        || getComputedStyle(row).visibility === "hidden"),
       cells: all(".causal-square", (square) => [...square.children].map((cell) =>
         [cell.textContent, cell.dataset.when ?? null, cell.hasAttribute("data-half")])),
       tracks: all(".causal-tracks .play-track", (track) => [parseFloat(track.style.width),
@@ -147,6 +155,69 @@ def test_each_step_of_a_collective_is_drawn_as_it_is_counted(reader: Reader) -> 
             assert picture["answers"] == ring.answer(op, ranks, step, words)
             assert picture["text"] == ring.describe_step(op, ranks, step, words)
             assert picture["spoken"] == picture["text"]
+
+
+# ------------------------------------------------------------------ the rows of experts
+
+DISPATCHES = [dict(zip(dispatch.INITIAL, values, strict=True)) for values in itertools.product(
+    dispatch.LOADS, dispatch.RANKS, dispatch.TOP, dispatch.FACTORS, (False, True))]  # fmt: skip
+
+
+def test_rows_are_chosen_dropped_and_padded_as_shardlabs_router_does() -> None:
+    routing = pytest.importorskip("shardlab.experts.routing")
+    for at in DISPATCHES:
+        config = ExpertConfig(count=8, top_k=at["top"], pad=bool(at["pads"] and at["factor"]),
+                              pre_softmax=True, capacity=at["factor"] or None)  # fmt: skip
+        tokens = dispatch.score_tokens(at["load"])[: at["ranks"]]
+        for scores, rows in zip(tokens, dispatch.count_rows(at), strict=True):
+            probs, chosen = routing.choose(routing.Tensor(scores), config)
+            kept = routing.drop(probs, chosen, config)[1]
+            masks = (kept & chosen, chosen & ~kept, kept & ~chosen)
+            assert [*map(list, zip(*rows, strict=True))] == [mask.sum(0).tolist() for mask in masks]
+
+
+def test_ranks_send_the_rows_of_others_experts_as_the_formulas_count_them() -> None:
+    for at in DISPATCHES:
+        shared = {"hidden": 1, "itemsize": dispatch.ROW, "prob": 0, "experts": 8}
+        shared |= {"ranks": at["ranks"]}
+        sent, rows = dispatch.count_sent(at), dispatch.count_messages(at)
+        for key, lines in (("out", rows), ("back", [*zip(*rows, strict=True)])):
+            away = [sum(line) - line[rank] for rank, line in enumerate(lines)]
+            assert sent[key] == [dispatch.ROW * count for count in away]
+        whole = {"sent": sum(rows[0]), "received": sum(rows[0])}
+        formulas = (all_to_all_experts(**whole, **shared, even=True),
+                    all_gather_experts(tokens=dispatch.TOKENS, **shared))  # fmt: skip
+        counted, gathered = (sum(call.wire * times for call, times in formula.forward.items())
+                             for formula in formulas)  # fmt: skip
+        if at["load"] == "even":
+            assert [*map(sum, zip(*sent.values(), strict=True))] == [counted] * at["ranks"]
+        answers = dispatch.answer(at, WORDS["dispatch"])
+        assert answers["gathered"] == quantities.format_bytes(gathered)
+
+
+def test_each_moment_of_a_dispatch_is_drawn_as_it_is_counted(reader: Reader) -> None:
+    words = WORDS["dispatch"]
+    for at in DISPATCHES:
+        share = 8 // at["ranks"]
+        kept = [[("s" if expert // share == rank else "t") * cell.kept + "p" * cell.padded
+                 for expert, cell in enumerate(row)]
+                for rank, row in enumerate(dispatch.count_rows(at))]  # fmt: skip
+        home = [taken + "d" * cell.dropped for row, cells in zip(kept, dispatch.count_rows(at),
+                strict=True) for taken, cell in zip(row, cells, strict=True)]  # fmt: skip
+        away = ["".join(column) for column in zip(*kept, strict=True)]
+        numbers = [*range(8), *map(len, away), *range(at["ranks"])]
+        sums = map(sum, zip(*dispatch.count_sent(at).values(), strict=True))
+        same = {
+            "rows": home + away, "answers": dispatch.answer(at, words),
+            "sent": [words["sends"], *map(quantities.format_bytes, sums), "", "", ""],
+            "heads": [words["expert"], *map(str, numbers)],
+        }  # fmt: skip
+        for moment, shown in enumerate(read_moments(reader, "dispatch", at)):
+            same |= {"moment": str(moment), "text": dispatch.describe_moment(at, moment, words)}
+            assert shown | same == shown
+            hollow = ("p|stp", "|stp", "tp|", "|tp")[moment].split("|")
+            assert shown["isHollow"] == [row in hollow[place]
+                for place, cells in enumerate((home, away)) for row in "".join(cells)]  # fmt: skip
 
 
 # ------------------------------------------------------------------ the causal square
@@ -420,7 +491,7 @@ def test_pieces_travel_only_if_motion_is_wanted(browser: Any, served: str) -> No
 
 @pytest.mark.parametrize(
     ("name", "language"),
-    [*zip(PLAYED, ("es/", "", "es/", "", "es/"), strict=True)],
+    [*zip(PLAYED, ("es/", "", "es/", "", "es/", ""), strict=True)],
 )
 def test_scripts_leave_the_first_picture_as_it_was_built(
     browser: Any, served: str, reader: Reader, name: str, language: str

@@ -14,7 +14,8 @@ from tests.site.reader import TWO_FRAMES, OpenReader, Reader
 
 # Settings with which each figure is at its largest.
 LARGEST: dict[str, dict[str, Any]] = {
-    "collective": {}, "fsdp": {"guard": "nothing", "units": 8, "collective": 6},
+    "collective": {}, "dispatch": {"ranks": 8, "top": 4},
+    "fsdp": {"guard": "nothing", "units": 8, "collective": 6},
     "grid": {"tensor": 4, "data": 8}, "memory": {"tensor": 7},
     "memory-step": {"microBatches": 16, "model": "175B"}, "ring": {"ranks": 8},
     "schedule": {"kind": "interleaved-4", "stages": 8, "microBatches": 16},
@@ -139,9 +140,14 @@ def test_a_schedule_that_becomes_too_wide_gets_an_edge(open_reader: OpenReader) 
     assert track.get_attribute("data-more") == "end"
     fade = "track => getComputedStyle(track).maskImage"
     assert "calc(100% - 40px)" in track.evaluate(fade)  # 2rem of its end are pale
+    # Every box has its number, and every stage keeps its own while the boxes are scrolled.
+    fits = "all => all.every(box => box.clientWidth > 13 && box.firstChild.checkVisibility())"
+    assert track.locator(".play-box").evaluate_all(fits)
     track.evaluate("track => { track.scrollLeft = 1e6; }")
     reader.until("() => document.querySelector('#figure-schedule [data-more=start]')")
-    assert "40px" in track.evaluate(fade).replace("calc(100% - 40px)", "")
+    assert "rgb(0, 0, 0) 0px" in track.evaluate(fade)  # and there nothing is pale
+    left = "all => Math.max(...all.map(stage => stage.getBoundingClientRect().left))"
+    assert track.locator(".play-stage").evaluate_all(left) < 1 + track.bounding_box()["x"]
 
 
 def test_the_button_to_the_top_is_not_over_a_figure(open_reader: OpenReader) -> None:
@@ -256,6 +262,10 @@ def test_an_axis_is_tapped_next_to_the_picture_and_stays_pressed(open_reader: Op
 # What the sentence above a figure invites to do, and what then holds of two answers.
 TRIED: list[tuple[str, dict[str, Any], Any]] = [
     ("collective", {"payload": 2**30}, lambda a, b: share(b, "latency") < share(a, "latency")),
+    ("dispatch", {"factor": 1}, lambda a, b: times(a, "busiest") > times(b, "busiest")
+     and a["answers"]["dropped"] == "0" != b["answers"]["dropped"]
+     and float(a["answers"]["sent"].split()[0]) > float(b["answers"]["sent"].split()[0])),
+    ("dispatch", {"load": "even"}, lambda a, b: times(b, "busiest") == 1),
     ("schedule", {"microBatches": 16}, lambda a, b: share(b, "bubble") < share(a, "bubble")),
     ("schedule", {"kind": "gpipe"}, lambda a, b: (a["answers"]["bubble"], "8")
      == (b["answers"]["bubble"], b["answers"]["live"])),

@@ -87,6 +87,8 @@ def test_meanings_are_told_apart_and_letters_on_them_can_be_read(scheme: str) ->
                   for name in names.split()}  # fmt: skip
         for one, other in itertools.combinations(places, 2):
             assert np.linalg.norm(places[one] - places[other]) > least, (one, other)
+        if "backward" in places and eye is EYES[0]:  # a tint of its own, not only another light
+            assert np.linalg.norm((places["forward"] - places["backward"])[1:]) > 0.07
 
 
 def test_both_palettes_have_each_meaning() -> None:

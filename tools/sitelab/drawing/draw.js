@@ -12,7 +12,7 @@ async (source) => {
     "points", "transform", "viewBox"];
   const WORDS = ["xmlns", "dx", "dy", "text-anchor", "dominant-baseline", "font-size", "marker-start", "marker-end",
     "refX", "refY", "markerUnits", "markerWidth", "markerHeight", "orient"];
-  const CLASSES = /^(node|own|sent|partial|rank0|rank1|cluster|cluster-label|label|edgeLabel|background|flowchart-link|edge-pattern-dotted|arrowMarkerPath|grid|domain|tick|section\d?|sectionTitle|task\d?|active\d|milestone|taskText\w*|titleText|actor|actor-line|actor-box|messageLine\d|messageText|note|noteText)$/;
+  const CLASSES = /^(node|own|sent|partial|rank0|rank1|tensor|context|data|pipeline|backward|cluster|cluster-label|label|edgeLabel|background|flowchart-link|edge-pattern-dotted|arrowMarkerPath|grid|domain|tick|section\d?|sectionTitle|task\d?|active\d|milestone|taskText\w*|titleText|actor|actor-line|actor-box|messageLine\d|messageText|note|noteText)$/;
 
   mermaid.initialize({
     startOnLoad: false,
@@ -52,6 +52,7 @@ async (source) => {
     const [x, y, width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
     roundShapes(svg);
     const wider = widenGroups(svg);
+    giveMeanings(svg);
     for (const { id, classes = [] } of db.getEdges?.() || []) {
       svg.querySelector(`path[data-id="${CSS.escape(id)}"]`)?.classList.add(...classes);
     }
@@ -90,6 +91,21 @@ async (source) => {
     svg.removeAttribute("width");
     svg.setAttribute("data-kind", type.replace(/-.*/, ""));
     svg.setAttribute("style", `width: ${Math.ceil(widest)}px; min-width: ${Math.ceil(((width + 2 * wider) * LEGIBLE) / smallest)}px`);
+  }
+
+  /* A sequence and a gantt have no classes: `%% partial: 10, 10 + 100` names what has this meaning. Its
+   * words get the class, and the box that they are in. */
+  function giveMeanings(svg) {
+    const meanings = new Map([...source.matchAll(/^\s*%% (own|partial|backward): (.+)$/gm)].flatMap(
+      ([, meaning, names]) => names.split(", ").map((name) => [name, meaning])));
+    const bars = [...svg.querySelectorAll("rect.task")];
+    const tasks = [...svg.querySelectorAll("text[class*=taskText]")];
+    for (const text of svg.querySelectorAll("text")) {
+      const meaning = meanings.get(text.textContent.trim());
+      if (!meaning) continue;
+      const box = bars[tasks.indexOf(text)] || text.previousElementSibling;
+      for (const part of box?.matches("rect") ? [text, box] : [text]) part.classList.add(meaning);
+    }
   }
 
   /* A stadium is drawn as a hundred points; a rectangle with round ends is the same. */

@@ -13,7 +13,7 @@ from importlib import import_module
 from sitelab.figures import schedule
 from sitelab.figures.embed import Maker
 
-_FIGURES = "collective fsdp grid memory memory-step ring schedule trace zero zigzag"
+_FIGURES = "collective dispatch fsdp grid memory memory-step ring schedule trace zero zigzag"
 MAKERS: dict[str, Maker] = {
     name: import_module(f"sitelab.figures.{name.replace('-', '_')}").make_figure
     for name in _FIGURES.split()
