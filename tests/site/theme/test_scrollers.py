@@ -27,7 +27,6 @@ WIDE_TABLES = {
     "labs/02-allreduce-costs/": 1,
     "theory/03-sharded-data-parallelism/": 1,
     "theory/09-choosing-a-layout/": 2,
-    "theory/11-practice/": 1,
 }
 COURSE = [
     place.address
@@ -70,12 +69,23 @@ def test_claims_fit_the_narrowest_telephone(open_reader: OpenReader) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 320
 
 
-def test_an_edge_fades_while_there_is_more_beyond_it(open_reader: OpenReader) -> None:
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("", "2 more columns →"), pytest.param("es/", "2 columnas más →", marks=pytest.mark.ci)],
+)
+def test_a_table_says_how_many_columns_follow(
+    open_reader: OpenReader, language: str, words: str
+) -> None:
     reader = open_reader(viewport={"width": 390, "height": 844})
-    page = reader.read("theory/09-choosing-a-layout/")
-    table = page.locator(".md-typeset__scrollwrap[data-more=end]").first
+    page = reader.read(f"{language}{RESULTS}")
+    table = page.locator("[data-more=end]:has(th)").filter(visible=True).first
+    assert table.get_attribute("data-columns") == words
+    assert "gradient" in table.evaluate("table => getComputedStyle(table).background")
+    line = "table => getComputedStyle(table, '::after').content"
+    assert table.evaluate(line) == f'"{words}"'
     table.evaluate("table => { table.setAttribute('data-this', ''); table.scrollLeft = 1e6; }")
     reader.until("() => document.querySelector('[data-this]').dataset.more === 'start'")
+    assert not (page.locator("[data-this]").get_attribute("data-columns") or "").strip()
 
 
 @pytest.mark.parametrize("address", COURSE)
