@@ -1,5 +1,5 @@
-/* On paper, a path or a name breaks behind a stroke, a dot or an underscore. What a page folds (answers, hints, recall cards) follows at its end, under its own title, so
- * that nobody reads an answer below its question. */
+/* On paper, a path or a name breaks behind a stroke, a dot or an underscore. What a page folds (answers, hints,
+ * recall cards) follows at its end, under its own title, so that nobody reads an answer below its question. */
 (function () {
   "use strict";
 

@@ -10,6 +10,7 @@
   const TABLES = ".md-typeset__scrollwrap:not(.play-scroll *)";
   const SENTENCE_NAMES = ".md-content code:not(pre *, td *, th *, .citation *, :has(wbr))";
   const telephone = matchMedia("(max-width: 44.984375em)");
+  const SPANISH = document.documentElement.lang === "es";
   // A frame of its own keeps what is in it.
   const FRAMES = "details, li, figure, .admonition, .citation-card, .claims, [data-md-component=toc]";
 
@@ -20,9 +21,32 @@
     return [element.scrollLeft > 1 && "start", end && "end"].filter(Boolean).join(" ");
   }
 
-  function showEdges(element, more) {
+  /* How many columns of a table end beyond its edge; while the last one is in sight the line stays empty. */
+  function nameColumns(element) {
+    const edge = element.getBoundingClientRect().right;
+    const heads = [...element.querySelectorAll("thead th")];
+    const beyond = heads.filter((head) => head.getBoundingClientRect().right > edge + 1).length;
+    if (SPANISH) return beyond > 1 ? `${beyond} columnas más →` : beyond ? "1 columna más →" : "\u00a0";
+    return beyond > 1 ? `${beyond} more columns →` : beyond ? "1 more column →" : "\u00a0";
+  }
+
+  function showEdges(element, more, columns) {
     if (more) element.dataset.more = more;
     else delete element.dataset.more;
+    if (more && columns) element.dataset.columns = columns;
+    else delete element.dataset.columns;
+  }
+
+  const readColumns = (element) => element.matches(TABLES) && nameColumns(element);
+
+  /* On a telephone a table that lacks less than a sixth of its width is made to fit. */
+  function tighten(root) {
+    const tables = [...root.querySelectorAll(TABLES)];
+    for (const table of tables) delete table.dataset.tight;
+    if (!telephone.matches) return;
+    const near = tables.filter((table) => hidden(table) > 1 && hidden(table) < table.clientWidth / 6);
+    for (const table of near) table.dataset.tight = "";
+    for (const table of near.filter((one) => hidden(one) > 1)) delete table.dataset.tight;
   }
 
   function widen(elements) {
@@ -63,12 +87,14 @@
     const part = target.matches?.("figure") ? target : document;
     const elements = [...part.querySelectorAll(WIDE)];
     if (telephone.matches) breakNames(part);
+    tighten(part);
     widen(elements);
-    const states = elements.map((element) => [element, hidden(element) > 0, readEdges(element)]);
-    for (const [element, isCut, more] of states) {
+    const states = elements.map((element) =>
+      [element, hidden(element) > 0, readEdges(element), readColumns(element)]);
+    for (const [element, isCut, more, columns] of states) {
       if (isCut) element.tabIndex = 0;
       else element.removeAttribute("tabindex");
-      showEdges(element, more);
+      showEdges(element, more, columns);
     }
   }
 
@@ -80,6 +106,6 @@
   });
   document.addEventListener("toggle", mark, true); // a folded part has no width until it is opened
   document.addEventListener("scroll", ({ target }) => {
-    if (target !== document && target.matches(WIDE)) showEdges(target, readEdges(target));
+    if (target !== document && target.matches(WIDE)) showEdges(target, readEdges(target), readColumns(target));
   }, { capture: true, passive: true });
 })();

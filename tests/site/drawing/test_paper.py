@@ -130,10 +130,13 @@ def test_a_figure_prints_its_settings_and_nothing_to_press(open_reader: OpenRead
     assert figure.locator("button").evaluate_all(seen) == 0
     assert figure.locator(".play-control [name=model]").is_visible()
     assert figure.locator(".play-control [name=stages]").evaluate("one => one.value") == "8"
-    assert figure.locator(".play-control [name=stages]").is_visible()
-    figure.evaluate("figure => figure.querySelectorAll('details').forEach(one => one.open = false)")
-    folded = figure.locator(":is(.play-fold .play-control, .play-more tr:not([hidden]))")
-    assert folded.count() > 20 and folded.evaluate_all(seen) == folded.count()
+    folds = figure.locator(".play-fold")
+    setting = "field => { field.value = 95; field.dispatchEvent(new Event('input')); }"
+    folds.locator("[name=layers]").evaluate(setting)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert folds.count() == 3 and folds.evaluate_all(seen) == 1  # the one that was used
+    folded = figure.locator(".play-more tr:not([hidden])")
+    assert folded.count() >= 20 and folded.evaluate_all(seen) == folded.count()
 
 
 def test_the_grid_prints_its_ranks(open_reader: OpenReader) -> None:

@@ -27,7 +27,6 @@ WIDE_TABLES = {
     "labs/02-allreduce-costs/": 1,
     "theory/03-sharded-data-parallelism/": 1,
     "theory/09-choosing-a-layout/": 2,
-    "theory/11-practice/": 1,
 }
 COURSE = [
     place.address
@@ -70,12 +69,14 @@ def test_claims_fit_the_narrowest_telephone(open_reader: OpenReader) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 320
 
 
-def test_an_edge_fades_while_there_is_more_beyond_it(open_reader: OpenReader) -> None:
+def test_a_table_says_how_many_columns_follow(open_reader: OpenReader) -> None:
     reader = open_reader(viewport={"width": 390, "height": 844})
-    page = reader.read("theory/09-choosing-a-layout/")
-    table = page.locator(".md-typeset__scrollwrap[data-more=end]").first
-    table.evaluate("table => { table.setAttribute('data-this', ''); table.scrollLeft = 1e6; }")
-    reader.until("() => document.querySelector('[data-this]').dataset.more === 'start'")
+    table = reader.read(f"es/{RESULTS}").locator("[data-columns]").filter(visible=True).first
+    line = "table => getComputedStyle(table, '::after').content"
+    assert table.evaluate(line) == '"2 columnas más →"'
+    assert "gradient" in table.evaluate("table => getComputedStyle(table).background")
+    table.evaluate("table => { table.scrollLeft = 1e6; }")
+    reader.until("() => document.querySelector('[data-more=start]').dataset.columns === '\u00a0'")
 
 
 @pytest.mark.parametrize("address", COURSE)

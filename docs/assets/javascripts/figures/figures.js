@@ -331,6 +331,13 @@
       panel.append(element("p", { className: "play-share" }, share, note));
       figure.querySelector(".play-place").replaceWith(panel);
       figure.dataset.plays = "";
+      window.addEventListener("beforeprint", () => { // paper has the folded settings that were used
+        const asked = named(values());
+        for (const details of panel.querySelectorAll(".play-fold")) {
+          const isUsed = details.open || asked.some((key) => details.contains(controls.get(key).field));
+          details.toggleAttribute("data-unused", !isUsed);
+        }
+      });
       begin();
       return { change, panel };
     },
