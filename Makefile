@@ -79,8 +79,8 @@ vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX
 
 benchmark: test-env ## measure checker (needs npm), kernels and site (needs chromium)
 	@$(IN) pages promise --record
+	@$(IN) pages corpora --record
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
-	  tests/shardlab/data/test_benchmark_data.py \
 	  tests/shardlab/compositions/test_benchmark_compositions.py tests/site/benchmark
 	@$(IN) costlab kernels
 

@@ -35,6 +35,7 @@ MODULES = {
     "gpu-run": "pages.gpu_run",
     "predictions": "pages.runs.predictions",
     "layouts-here": "pages.runs.layouts_here",
+    "corpora": "pages.runs.corpora",
 }
 
 
