@@ -27,7 +27,7 @@ MODULES = {
     "theory-07": "pages.runs.theory_07",
     "bench-fit": "pages.bench_fit",
     "promise": "pages.promise",
-    "check-picture": "pages.check_picture",
+    "check-picture": "pages.pictures.check_picture",
     "diagrams": "pages.diagrams",
     "museum": "pages.museum",
     "since": "pages.since.page",

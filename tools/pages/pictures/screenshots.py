@@ -1,6 +1,6 @@
 """Takes pictures of the site in a real browser: `make screenshots`.
 
-`python -m tests.site.screenshots FOLDER` makes one of each view below, light and dark, wide and
+`python -m pages.pictures.screenshots FOLDER` makes one of each view below, light and dark, wide and
 narrow; without a FOLDER, those that the README shows, into docs/assets/screenshots/.
 """
 
@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tests.site.chromium import launch_browser
-from tests.site.reader import Reader
-from tests.site.serving import serving
+from pages.blocks import ROOT
+from pages.pictures.browser import launch_browser, serving
 
-REPOSITORY = Path(__file__).parents[2]
-SHOWN = REPOSITORY / "docs/assets/screenshots"
-SCHEMES = ("light", "dark")
+SHOWN = ROOT / "docs/assets/screenshots"
+DRAWN = {"light": "neutral", "dark": "dark"}  # by scheme, mermaid's theme
 WIDTHS = {1440: 900, 390: 844}
 
 
@@ -60,38 +58,40 @@ VIEWS = {
 README = (("synthesis", "light", 1440), ("recall", "dark", 1440))
 
 
-def take_picture(
-    browser: Any, served: str, name: str, scheme: str, width: int, folder: Path
-) -> Path:
-    """Take one picture; return its path."""
+def take_picture(browser: Any, served: str, picture: tuple[str, str, int], folder: Path) -> Path:
+    """Take a picture of a view in a scheme and a width; return its path."""
+    name, scheme, width = picture
     size = {"width": width, "height": WIDTHS[width]}
-    reader = Reader(browser, served, viewport=size, color_scheme=scheme)
+    narrow = width < 480
+    page = browser.new_page(viewport=size, color_scheme=scheme, is_mobile=narrow, has_touch=narrow)
     view = VIEWS[name]
-    page = reader.read(view.address)
-    if page.locator("div.mermaid").count():
-        reader.wait_for_diagrams(scheme)
+    page.goto(served + view.address, wait_until="load")
+    undrawn = page.locator("div.mermaid:not(.drawn)")
+    if undrawn.count():  # mermaid draws one that nears the window
+        undrawn.first.scroll_into_view_if_needed()
+        page.locator(f"html[data-diagrams={DRAWN[scheme]}]").wait_for(state="attached")
     view.prepare(page)
     file = folder / f"{name}-{scheme}-{width}.png"
     page.screenshot(path=file, animations="disabled")
-    reader.close()
-    with Image.open(file) as picture:  # a page of text has few colours: a third of the bytes
-        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
+    page.close()
+    with Image.open(file) as image:  # a page of text has few colours: a third of the bytes
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     return file
 
 
 def main(arguments: list[str]) -> int:
     """Build the site, take the pictures and print their paths."""
     folder = Path(arguments[0]) if arguments else SHOWN
-    wanted = [(name, scheme, width) for name in VIEWS for scheme in SCHEMES for width in WIDTHS]
+    wanted = [(name, scheme, width) for name in VIEWS for scheme in DRAWN for width in WIDTHS]
     if not arguments:
         wanted = list(README)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as site:
         build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", site]
-        subprocess.run(build, cwd=REPOSITORY, check=True)
+        subprocess.run(build, cwd=ROOT, check=True)
         with serving(Path(site)) as served, launch_browser() as browser:
-            for name, scheme, width in wanted:
-                file = take_picture(browser, served, name, scheme, width, folder)
+            for picture in wanted:
+                file = take_picture(browser, served, picture, folder)
                 print(f"{file} ({file.stat().st_size / 1e3:.0f} kB)")
     return 0
 

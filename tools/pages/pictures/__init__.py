@@ -1,0 +1,1 @@
+"""Pictures of the README, and the browser that reads the site."""
