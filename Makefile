@@ -81,7 +81,7 @@ benchmark: test-env ## measure checker (needs npm), kernels and site (needs chro
 	@$(IN) pages promise --record
 	@$(IN) pages corpora --record
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
-	  tests/shardlab/compositions/test_benchmark_compositions.py tests/site/benchmark
+	  tests/shardlab/compositions/test_benchmark_compositions.py tests/site/test_benchmark_site.py
 	@$(IN) costlab kernels
 
 repin-eval: test-env ## what repin carries and proposes, scored (needs a clone of Megatron-LM)
