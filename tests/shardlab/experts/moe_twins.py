@@ -1,7 +1,6 @@
-"""One layer of experts, ours and megatron-core's MoELayer, and the dense loop that both must equal.
+"""One layer of experts, ours and megatron-core's MoELayer.
 
-Each rank brings its own rows of one whole batch. The loss is a sum over all rows, so what each
-layout must give is what one process gives that holds all experts and sees all rows.
+Each rank brings its own rows of one whole batch. The loss is a sum over all rows.
 
 Dimensions: S sequence, B batch of a data rank, H hidden, E experts, F an expert's width.
 """
@@ -13,16 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear, sigmoid, silu
+from torch.nn.functional import silu
 
 from costlab.implementations.megatron import experts as moe
 from shardlab.comm import Axis, World
-from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid
-from shardlab.layers import partial_gradients, sharding
+from shardlab.layers import sharding
 from shardlab.layers.init import Init
 from tests.shardlab.difference import random_like
 
@@ -113,12 +111,6 @@ def rows(grid: Grid, seed: int) -> Tensor:
     return local.chunk(grid.tensor.size)[grid.tensor.rank].contiguous()
 
 
-def gathered(x_sBH: Tensor, grid: Grid) -> Tensor:
-    """The whole of it, on every rank."""
-    x_SBH = grid.tensor.all_gather(x_sBH.contiguous())
-    return torch.cat(grid.data.all_gather(x_SBH[None]).unbind(), 1)
-
-
 def grid_of(world: World, case: Case) -> Grid:
     return Grid(
         world=world, tensor=case.tensor, expert=case.expert, expert_tensor=case.expert_tensor
@@ -155,70 +147,3 @@ def run_megatron_layer(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, T
     by_ours = {t: o for o, t in moe.names(layer, first).items()}
     seen = {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
     return case.from_megatron(seen)
-
-
-def reduce_gradients(layer: ExpertLayer, grid: Grid, seen: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our gradients summed over the ranks that share them: what each rank must learn."""
-    tokens, reduced = grid.axis("tensor", "data"), dict(seen)
-    for name, parameter in layer.named_parameters():
-        if name in seen:
-            partial = partial_gradients.is_marked(parameter)
-            axis = sharding.copies_of(parameter) or (tokens if partial else grid.data)
-            reduced[name] = axis.all_reduce(seen[name])
-    return reduced
-
-
-def local_part(layer: ExpertLayer, grid: Grid, whole: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of what one process has, what this rank should have."""
-    expected = {}
-    for name in ("y", "dx"):
-        local = whole[name].chunk(grid.data.size, 1)[grid.data.rank]
-        expected[name] = local.chunk(grid.tensor.size)[grid.tensor.rank]
-    for name, parameter in layer.named_parameters():
-        if name in whole:
-            cut = sharding.sharding_of(parameter)
-            expected[name] = cut.local(whole[name]) if cut else whole[name]
-    return expected
-
-
-def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
-    """Every expert on every row of the whole batch, weighed; the router's choice is this rank's.
-
-    A capacity is each rank's own, so the choice is made rank by rank, as on the grid.
-    """
-    layer = whole_layer(case)
-    x = gathered(rows(grid, seed=100), grid).requires_grad_()
-    parts = [
-        piece
-        for of_data in x.chunk(grid.data.size, 1)
-        for piece in of_data.chunk(grid.tensor.size)
-    ]  # fmt: skip
-    outputs = []
-    for piece in parts:
-        x_TH = piece.flatten(0, 1)
-        probs_TE, chosen_TE = choice(layer, x_TH)
-        y_TH = torch.zeros_like(x_TH)
-        for e, expert in layer.experts.items():
-            inner = linear(x_TH, expert.fc1.weight)
-            inner = silu(inner[:, 0::2]) * inner[:, 1::2] if case.gated else gelu(inner)
-            inner = inner * probs_TE[:, int(e), None]
-            y_TH = y_TH + linear(inner, expert.fc2.weight) * chosen_TE[:, int(e), None]
-        if layer.shared is not None:
-            beside_TH = layer.shared(piece).flatten(0, 1)
-            if layer.shared_gate is not None:
-                beside_TH = beside_TH * sigmoid(linear(x_TH, layer.shared_gate))
-            y_TH = y_TH + beside_TH
-        outputs.append(y_TH.view_as(piece))
-    by_data = [outputs[i : i + grid.tensor.size] for i in range(0, len(outputs), grid.tensor.size)]
-    y = torch.cat([torch.cat(pieces) for pieces in by_data], 1)
-    y.backward(gathered(rows(grid, seed=101), grid))
-    assert x.grad is not None
-    seen = {"y": y.detach(), "dx": x.grad}
-    return seen | {n: p.grad for n, p in layer.named_parameters() if p.grad is not None}
-
-
-def choice(layer: ExpertLayer, x_TH: Tensor) -> tuple[Tensor, Tensor]:
-    """The router's, without what is attached to it."""
-    config, router = layer.config, layer.router
-    logits_TE = linear(x_TH, router.weight)
-    return routing.drop(*routing.choose(logits_TE, config, router.expert_bias), config)
