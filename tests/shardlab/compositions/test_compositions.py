@@ -108,6 +108,12 @@ def test_a_written_composition_takes_the_step_of_one_process(
     demand_step(pool, tmp_path, case)
 
 
+def test_a_run_drops_on_another_grid_as_it_would_without_a_break(pool: Any, tmp_path: Path) -> None:
+    grids = ({"tensor": 2}, {"data": 2}, {"pipeline": 2})
+    run = Run(tuple(Composition(dropout=0.3, **sizes) for sizes in grids))
+    assert worst(pool, run, tmp_path) <= run.tolerance
+
+
 def test_a_recomputed_router_pays_for_the_load_that_its_forward_saw(
     pool: Any, tmp_path: Path
 ) -> None:
