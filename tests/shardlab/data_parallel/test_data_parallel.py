@@ -138,19 +138,6 @@ def test_a_bucket_leaves_while_backward_goes_on_below() -> None:
     replicas.finish()
 
 
-def test_after_the_first_step_buckets_follow_the_order_in_which_gradients_came() -> None:
-    seen: list[Any] = []
-    model = chain(3, [])
-    backwards = [(n, p) for n, p in reversed(list(model.named_parameters()))]  # a wrong guess
-    replicas = DataParallel(backwards, Watched(seen), bucket_bytes=1, start="trust")
-    for _ in range(2):
-        model(torch.ones(1, 2, dtype=F64)).sum().backward()
-        replicas.finish()
-    assert seen[:6] == [6, 3, 12, 4, 20, 5], "as listed, reversed"
-    assert set(seen[6:8]) == {20, 5}, "the last layer's come first"
-    assert set(seen[10:]) == {6, 3}
-
-
 def test_gradients_are_views_into_their_bucket_and_parameters_stay_untouched() -> None:
     model = Net(1)
     before = [p.detach().clone() for p in model.parameters()]

@@ -13,10 +13,9 @@ from torch import Tensor
 from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
-from shardlab.layers.draw import keyed_normal
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
-from shardlab.layers.sharding import sharding_of, whole
+from shardlab.layers.sharding import whole
 from tests.shardlab.pool import on_ranks
 
 S, B, H = 8, 3, 6
@@ -58,21 +57,6 @@ def test_padding_never_wins_and_takes_no_gradient(world: World) -> None:
         assert not layer.weight.grad[words:].any(), "padding took gradient"
         optimizer.step()
         assert not layer.weight[words:].any(), "padding moved"
-
-
-def whole_weights(world: World) -> Tensor:
-    layer = VocabParallelEmbedding(13, H, axis=world.whole, name="words", init=init(world))
-    sharding = sharding_of(layer.weight)
-    assert sharding is not None
-    assert (sharding.size, sharding.padded) == (13, -(-13 // world.size) * world.size)
-    return whole(layer.weight).cpu()
-
-
-def test_every_axis_starts_from_the_same_words(pool) -> None:
-    expected = keyed_normal("words.weight", (13, H), seed=0, std=1.0, dtype=torch.float64)
-    for size in (1, 2, 4):
-        for actual in pool(size).run(whole_weights):
-            assert torch.equal(actual, expected)
 
 
 @on_ranks(2)
