@@ -43,11 +43,12 @@ LIMITS = {
     "tools/sitelab": (1_200, 2_927),
     # With the pages of lab 06, diagrams drawn (105), the scored predictions (95), the drawers of
     # the API pages (25), layouts measured on CPU ranks (165), scores of models with experts (6).
-    # With what lab 01's runs print (33).
-    "tools/pages": (1_600, 2_260),
+    # With what lab 01's runs print (33). From the tests: the corpora's table (125), the makers of
+    # screenshots with their browser (110).
+    "tools/pages": (1_600, 2_510),
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-TESTS = (36_000, 53_945)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 51_585)  # lines of all tests: wanted, and at most today
 FILES = 540  # in all these rooms; the plan asks for 370
 SMALL = 7  # files, of fewer lines than SHORTEST
 SHORTEST = 30
