@@ -72,7 +72,7 @@ site: test-env ## build the site into site/
 	@$(IN) mkdocs build --strict
 
 screenshots: test-env ## take the README's pictures of the site (needs chromium)
-	@$(IN) pages.pictures.screenshots
+	@$(IN) pages.screenshots
 
 vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX=0.x.y; needs npm)
 	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)

@@ -14,7 +14,7 @@ import axe_playwright_python
 import pytest
 from filelock import FileLock
 
-from pages.pictures.browser import HOW, find_browser, launch_browser, serving
+from pages.screenshots import HOW, find_browser, launch_browser, serving
 from tests.notelab.scratch import Scratch
 from tests.running import run_program
 from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pages.pictures.browser import serving
+from pages.screenshots import serving
 from tests.notelab.scratch import Scratch, commit_all
 from tests.site.pages.test_published_files import RUNS, surround
 from tests.site.reader import Reader

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pages.pictures.browser import serving
+from pages.screenshots import serving
 from tests.notelab.scratch import Scratch, commit_all
 from tests.site.reader import Reader
 from tests.site.scratch_site import build, make_site

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pages.pictures.browser import serving
+from pages.screenshots import serving
 from tests.site.reader import OpenReader, Reader
 
 PAGES = [

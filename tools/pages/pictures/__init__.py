@@ -1,1 +1,0 @@
-"""Pictures of the README, and the browser that reads the site."""
