@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from notelab.files import read_regular
 from notelab.lab import pages, pins
 from notelab.lab.lab_file import read_limited
-from notelab.regular_files import read_regular
 from tests.notelab.scratch import Scratch
 
 
