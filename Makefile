@@ -72,16 +72,16 @@ site: test-env ## build the site into site/
 	@$(IN) mkdocs build --strict
 
 screenshots: test-env ## take the README's pictures of the site (needs chromium)
-	@$(IN) tests.site.screenshots
+	@$(IN) pages.screenshots
 
 vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX=0.x.y; needs npm)
 	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
 
 benchmark: test-env ## measure checker (needs npm), kernels and site (needs chromium)
 	@$(IN) pages promise --record
+	@$(IN) pages corpora --record
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
-	  tests/shardlab/data/test_benchmark_data.py \
-	  tests/shardlab/compositions/test_benchmark_compositions.py tests/site/benchmark
+	  tests/shardlab/compositions/test_benchmark_compositions.py tests/site/test_benchmark_site.py
 	@$(IN) costlab kernels
 
 repin-eval: test-env ## what repin carries and proposes, scored (needs a clone of Megatron-LM)

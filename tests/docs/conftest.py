@@ -16,7 +16,7 @@ from notelab.sources.store import default_root
 from pages.faults.book import OUTSIDE_THE_WHEELS
 from tests.docs.page import ROOT
 from tests.notelab.real import real_bench
-from tests.notelab.scratch import commit_all, git
+from tests.notelab.scratch import git, make_repository
 from tests.running import run_program
 
 HERE = Path(__file__).parent
@@ -32,8 +32,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    git(folder, "init", "-q", "-b", "main")
-    commit_all(folder, "as it is here")
+    make_repository(folder, {})
     return folder
 
 
@@ -41,9 +40,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository that replaces both cited repositories, with the tags that labs pin."""
     folder = tmp_path_factory.mktemp("upstream")
-    (folder / "setup.py").write_text("import setuptools\n")
-    git(folder, "init", "-q", "-b", "main")
-    commit_all(folder, "one")
+    make_repository(folder, {"setup.py": "import setuptools\n"})
     git(folder, "tag", "core_v0.16.1")
     git(folder, "tag", "v2.13.0")
     return folder

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -126,6 +126,15 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def make_repository(folder: Path, files: Mapping[str, str]) -> str:
+    """Write files into a folder and commit all that it has; return the commit."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "init", "-q", "-b", "main")
+    return commit_all(folder)
+
+
 def commit_all(folder: Path, message: str = "one") -> str:
     """Commit everything that a repository's folder has; return the commit."""
     git(folder, "add", "-A")
@@ -166,10 +175,7 @@ class Scratch:
 
     def fill(self) -> None:
         """Write all files of an empty folder."""
-        (self.upstream / "pkg").mkdir(parents=True)
-        (self.upstream / "pkg/scaler.py").write_text(UPSTREAM)
-        git(self.upstream, "init", "-q", "-b", "main")
-        self.commit = commit_all(self.upstream)
+        self.commit = make_repository(self.upstream, {"pkg/scaler.py": UPSTREAM})
         git(self.upstream, "tag", "v1")
         self.lab.mkdir(parents=True)
         git(self.book, "init", "-q", "-b", "main")

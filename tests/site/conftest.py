@@ -14,14 +14,13 @@ import axe_playwright_python
 import pytest
 from filelock import FileLock
 
+from pages.screenshots import HOW, find_browser, launch_browser, serving
 from tests.notelab.scratch import Scratch
 from tests.running import run_program
-from tests.site.chromium import HOW, find_browser, launch_browser
 from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings
 from tests.site.pages.test_published_files import surround
 from tests.site.reader import OpenReader, Reader
 from tests.site.scratch_site import BuiltSite, add_local_lab, build
-from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
 # Cards, search, languages and palettes; a page of each kind; what a hostile note may not do.

@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from notelab import __version__
-from notelab.atomic_write import write_files
+from notelab.files import write_files
 
 _HERE = Path(__file__).parent
 # A cached result depends on the file's content and on the code in these folders; "" is notelab.

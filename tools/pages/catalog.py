@@ -25,7 +25,7 @@ MODULES = {
     "lab-06": "pages.runs.lab_06",
     "theory-06": "pages.runs.theory_06",
     "theory-07": "pages.runs.theory_07",
-    "bench-fit": "pages.bench_fit",
+    "bench-fit": "pages.runs.bench_fit",
     "promise": "pages.promise",
     "check-picture": "pages.check_picture",
     "diagrams": "pages.diagrams",
@@ -35,6 +35,7 @@ MODULES = {
     "gpu-run": "pages.gpu_run",
     "predictions": "pages.runs.predictions",
     "layouts-here": "pages.runs.layouts_here",
+    "corpora": "pages.runs.corpora",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from notelab.audit.adopt import adopt
 from tests.notelab.audit.test_audit import CODE
 from tests.notelab.in_process import run_shardbook
-from tests.notelab.scratch import commit_all, copy_filled, git
+from tests.notelab.scratch import commit_all, copy_filled, git, make_repository
 
 NOTE = """\
 # Rings
@@ -60,16 +60,13 @@ class Notes:
 
 def make_notes(root: Path) -> None:
     book, code = root / "book", root / "code"
-    for folder in (book / "docs", code / "src"):
-        folder.mkdir(parents=True)
-    for folder in (book, code):
-        git(folder, "init", "-q", "-b", "main")
-    for tag, lines in (("v1", 0), ("v2", 2), ("v3", 5)):
+    make_repository(code, {"src/ring.py": CODE})
+    git(code, "tag", "v1")
+    for tag, lines in (("v2", 2), ("v3", 5)):
         (code / "src/ring.py").write_text("import os\n" * lines + CODE)
         commit_all(code, tag)
         git(code, "tag", tag)
-    (book / "docs/notes.md").write_text(NOTE.format(**OLD))
-    commit_all(book, "notes")
+    make_repository(book, {"docs/notes.md": NOTE.format(**OLD)})
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from notelab.audit.audit import audit_document, rewrite
 from notelab.errors import NotelabError
 from tests.notelab.in_process import run_shardbook
-from tests.notelab.scratch import commit_all, copy_filled, git
+from tests.notelab.scratch import commit_all, copy_filled, git, make_repository
 
 CODE = '''\
 """Rings."""
@@ -58,11 +58,7 @@ def book(tmp_path: Path) -> Path:
 
 
 def make_book(folder: Path) -> None:
-    (folder / "src").mkdir()
-    (folder / "src/ring.py").write_text(CODE)
-    (folder / "src/notes.md").write_text(NOTE)
-    git(folder, "init", "-q", "-b", "main")
-    commit_all(folder, "first")
+    make_repository(folder, {"src/ring.py": CODE, "src/notes.md": NOTE})
 
 
 def run(book: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

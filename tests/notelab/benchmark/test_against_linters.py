@@ -19,7 +19,8 @@ from notelab.book.relock import relock
 from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.lab import lock as lock_file
-from pages.blocks import ROOT, fill_blocks
+from notelab.sources.store import default_root
+from pages.blocks import LANGUAGES, ROOT, fill_blocks, in_language, read_words, table
 from pages.faults.book import LAB
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench
@@ -30,28 +31,6 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 ROUNDS = 7
 MARKDOWNLINT = "markdownlint-cli2@0.18.1"
 RUMDL = "rumdl==0.3.0"
-WORDS = {
-    "": {
-        "head": "| | shardbook check | rumdl | markdownlint-cli2 | ratio to rumdl, round by round "
-        "| ratio to markdownlint-cli2 |",
-        "many": "1,000 notes, caches filled",
-        "one": "1 note of the 1,000, caches filled",
-        "mine": "1 note of lab 03, caches filled",
-        "cold": "1,000 notes, caches empty (2,000 diagrams parsed)",
-        "about": "{rounds} interleaved rounds, median (least–most), {day}; {cores} cores, "
-        "{machine}, Python {python}, {linters}. rumdl keeps no cache here: `--no-cache`.",
-    },
-    ".es": {
-        "head": "| | shardbook check | rumdl | markdownlint-cli2 "
-        "| cociente con rumdl, ronda a ronda | cociente con markdownlint-cli2 |",
-        "many": "1000 notas, cachés llenas",
-        "one": "1 nota de las 1000, cachés llenas",
-        "mine": "1 nota del laboratorio 03, cachés llenas",
-        "cold": "1000 notas, cachés vacías (se analizan 2000 diagramas)",
-        "about": "{rounds} rondas alternadas, mediana (mínimo–máximo), {day}; {cores} núcleos, "
-        "{machine}, Python {python}, {linters}. rumdl va sin caché: `--no-cache`.",
-    },
-}
 WHO = ("ours", "rumdl", "markdownlint")
 Runs = dict[str, list[float]]
 
@@ -94,7 +73,7 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     ]
     assert len(files) >= corpus.FILES, "the real lab cites too few files"
     lab = corpus.write(tmp_path / "book", real, files)
-    source = Path(os.environ.get("SHARDBOOK_CACHE") or _default_root())
+    source = Path(os.environ.get("SHARDBOOK_CACHE") or default_root())
     cache = tmp_path / "cache"
     shutil.copytree(source, cache, ignore=shutil.ignore_patterns("memo", "git"))
     bench = CheckSession(DiskCache(None), real_bench().library)
@@ -124,19 +103,21 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
         for name, (*commands, place) in cases.items():
             for who, command in zip(WHO, commands, strict=True):
                 runs[name][who].append(timed(command, place, environment))
-    for language, words in WORDS.items():
-        table = _format_measured(words, runs, cold)
-        print(f"\n{table}")
-        page = ROOT / f"docs/reference/speed{language}.md"
-        page.write_text(fill_blocks(page, {"measured": table}), "utf-8")
+    facts = {
+        "rounds": ROUNDS, "day": f"{datetime.now(UTC):%Y-%m-%d}", "cores": os.cpu_count(),
+        "machine": f"{platform.system()} {platform.machine()}", "python": platform.python_version(),
+        "linters": f"{RUMDL.replace('==', ' ')}, {MARKDOWNLINT.replace('@', ' ')}",
+    }  # fmt: skip
+    for language in LANGUAGES:
+        words = read_words("speed")[language]
+        rows = [_format_row(words[name], run) for name, run in runs.items()]
+        rows.append([words["cold"], f"{cold:.1f} s", "–", "–", "–", "–"])
+        text = f"{table(words['head'], '<>>>>>', rows)}\n\n{words['about'].format(**facts)}"
+        print(f"\n{text}")
+        page = in_language("docs/reference/speed", language)
+        page.write_text(fill_blocks(page, {"measured": text}), "utf-8")
     assert statistics.median(compute_ratios(runs["many"], "markdownlint")) <= 1 / 6
     assert statistics.median(compute_ratios(runs["mine"], "markdownlint")) <= 0.8
-
-
-def _default_root() -> Path:
-    from notelab.sources.store import default_root
-
-    return default_root()
 
 
 def compute_ratios(run: Runs, to: str) -> list[float]:
@@ -146,26 +127,9 @@ def compute_ratios(run: Runs, to: str) -> list[float]:
     )
 
 
-def _format_row(name: str, run: Runs) -> str:
+def _format_row(name: str, run: Runs) -> list[str]:
     cells = [name, *(spread(run[who]) for who in WHO)]
     for to in WHO[1:]:
-        row_ratios = compute_ratios(run, to)
-        cells.append(
-            f"{statistics.median(row_ratios):.2f}× ({row_ratios[0]:.2f}–{row_ratios[-1]:.2f})"
-        )
-    return f"| {' | '.join(cells)} |"
-
-
-def _format_measured(words: dict[str, str], runs: dict[str, Runs], cold: float) -> str:
-    lines = [
-        words["head"],
-        "|---|--:|--:|--:|--:|--:|",
-        *(_format_row(words[name], run) for name, run in runs.items()),
-        f"| {words['cold']} | {cold:.1f} s | – | – | – | – |",
-        "",
-        words["about"].format(rounds=ROUNDS, day=f"{datetime.now(UTC):%Y-%m-%d}",
-              cores=os.cpu_count(), machine=f"{platform.system()} {platform.machine()}",
-              python=platform.python_version(),
-              linters=f"{RUMDL.replace('==', ' ')}, {MARKDOWNLINT.replace('@', ' ')}"),
-    ]  # fmt: skip
-    return "\n".join(lines)
+        ratios = compute_ratios(run, to)
+        cells.append(f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f}–{ratios[-1]:.2f})")
+    return cells

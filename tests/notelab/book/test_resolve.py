@@ -13,7 +13,7 @@ from notelab.lab import lock as lock_file
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import Scratch, check_lab, commit_all, git
+from tests.notelab.scratch import Scratch, check_lab, commit_all, git, make_repository
 from tests.running import run_program
 
 BARE = "pkg/scaler.py:L22-L25"
@@ -46,24 +46,23 @@ class Two:
 
     def __init__(self, scratch: Scratch) -> None:
         self.scratch, self.other = scratch, scratch.root / "other"
-        self.other.joinpath("pkg").mkdir(parents=True)
-        self.other.joinpath("pkg/else.py").write_text("nothing = 0\n")
-        git(self.other, "init", "-q", "-b", "main")
-        self.pin_other("one")
+        make_repository(self.other, {"pkg/else.py": "nothing = 0\n"})
+        self.pin_other()
         scratch.write("lab.toml", LAB)
         self.say("")
         scratch.lab.joinpath("note.es.md").unlink()
         self.lock()
 
-    def pin_other(self, message: str) -> None:
-        self.commit = commit_all(self.other, message)
+    def pin_other(self) -> None:
+        self.commit = git(self.other, "rev-parse", "HEAD")
         self.scratch.write("other-sha.txt", f"{self.commit}\n")
 
     def gain(self) -> None:
         """Let `other` have the path too, at the commit that is pinned now; write the note anew."""
         text = self.scratch.upstream.joinpath("pkg/scaler.py").read_text()
         self.other.joinpath("pkg/scaler.py").write_text(text)
-        self.pin_other("two")
+        commit_all(self.other, "two")
+        self.pin_other()
 
     def say(self, more: str) -> None:
         self.scratch.write(

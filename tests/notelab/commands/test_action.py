@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pages.blocks import ROOT
-from tests.notelab.scratch import commit_all, git
+from tests.notelab.scratch import make_repository
 from tests.running import run_program
 
 # What a composite action may hold, by GitHub's published schema.
@@ -31,12 +31,9 @@ def action() -> dict[str, Any]:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "workspace"
-    folder.mkdir()
-    git(tmp_path, "init", "-q", "-b", "main", str(folder))
-    (folder / "work.py").write_text("def add_one(number):\n    return number + 1\n")
-    (folder / "lab.toml").write_text(LAB)
-    (folder / "note.md").write_text("`add_one` is `work.py:L1-L2`.\n\nIt is `work.py:L9`.\n")
-    commit_all(folder, "notes")
+    note = "`add_one` is `work.py:L1-L2`.\n\nIt is `work.py:L9`.\n"
+    code = "def add_one(number):\n    return number + 1\n"
+    make_repository(folder, {"work.py": code, "lab.toml": LAB, "note.md": note})
     return folder
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.atomic_write import write_files
+from notelab.files import write_files
 from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from notelab.lab import pins
+from notelab.files import read_regular
+from notelab.lab import pages, pins
 from notelab.lab.lab_file import read_limited
-from notelab.regular_files import read_regular
 from tests.notelab.scratch import Scratch
 
 
@@ -118,6 +118,17 @@ def test_a_file_that_is_one_is_read_up_to_a_limit(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "x", 4) == b"0123"
     assert read_limited(10, tmp_path / "x") == b"0123456789"
     assert read_limited(10, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("size", [1, 16 * 1024 - 1, 16 * 1024, 40_000, pages.MAX_BYTES])
+def test_a_page_is_read_whole_up_to_what_is_too_much(tmp_path: Path, size: int) -> None:
+    page = tmp_path / "note.md"
+    page.write_text("x" * size)
+    assert pages.read(page) == pages.Text("x" * size)
+    page.write_text("x" * (pages.MAX_BYTES + 1))
+    assert pages.read(page).problem == "is larger than 256 KiB; not read"
+    for missing in (tmp_path / "none.md", page / "below.md"):
+        assert pages.read(missing).problem == pages.MISSING
 
 
 def test_a_pin_is_read_while_a_lab_has_none_of_the_others(tmp_path: Path) -> None:

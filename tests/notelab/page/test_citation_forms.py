@@ -20,7 +20,7 @@ from notelab.page.reading import read
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
+from tests.notelab.scratch import commit_all, commit_of, copy_filled, git, make_repository
 
 WORK = '''\
 """Work."""
@@ -47,11 +47,7 @@ PERMALINK = f"{BLOB}/pkg"
 
 
 def _source(folder: Path) -> None:
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    git(folder, "init", "-q", "-b", "main")
-    commit_all(folder, "one")
+    make_repository(folder, FILES)
     git(folder, "tag", "v1.0")
     git(folder, "tag", "releases/v1.0")
     git(folder, "commit", "-q", "--allow-empty", "-m", "two")

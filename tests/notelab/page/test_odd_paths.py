@@ -8,7 +8,7 @@ import pytest
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from tests.notelab.page.test_citation_forms import Lab, make_lab
-from tests.notelab.scratch import commit_all, git
+from tests.notelab.scratch import make_repository
 
 CODE = "def add_one(number):\n    total = number + 1\n    return total\n"
 PLAIN = [
@@ -25,11 +25,7 @@ NAMES = [*PLAIN, *WITH_COLON, *BLANK_ENDS, BACKSLASH, TAB, LONG]
 
 
 def _source(folder: Path) -> None:
-    for name in NAMES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(CODE)
-    git(folder, "init", "-q", "-b", "main")
-    commit_all(folder, "one")
+    make_repository(folder, dict.fromkeys(NAMES, CODE))
 
 
 @pytest.fixture(scope="module")

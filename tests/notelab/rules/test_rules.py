@@ -213,6 +213,29 @@ def test_each_stop_condition_is_held(scratch: Scratch, old: str, new: str, code:
     assert code in scratch.codes()
 
 
+def test_the_word_that_is_one_too_many_is_found(scratch: Scratch) -> None:
+    text = scratch.read("note.md")
+    words = scratch.check("note.md").notes[0].words
+    for more, codes in ((120 - words, []), (121 - words, ["N104"])):
+        scratch.write("note.md", text.replace("we measure.", f"we measure{' word' * more}."))
+        assert scratch.codes("note.md") == codes
+
+
+@pytest.mark.parametrize(("words", "fault"), [(9, True), (10, False), (40, False), (41, True)])
+def test_a_choices_length_is_held_at_both_ends(scratch: Scratch, words: int, fault: bool) -> None:
+    text = scratch.read("note.md")
+    start, end = text.index("- **Two"), text.index("\n\n## ")
+
+    def check(count: int) -> list[Finding]:
+        choice = f"- **Two amounts.** `pkg/scaler.py:L22-L25`{' word' * count}"
+        scratch.write("note.md", text[:start] + choice + text[end:])
+        return [each for each in scratch.check("note.md").findings if each.code == "N106"]
+
+    [base] = check(0)
+    findings = check(words - int(base.found))
+    assert [each.span.row for each in findings] == [text[:start].count("\n") + 1] * fault
+
+
 def test_a_note_without_its_commit_is_told_the_row_to_write(scratch: Scratch) -> None:
     scratch.replace("note.md", "  up: ", "  down: ")
     findings = [each for each in scratch.check("note.md").findings if each.code == "N123"]

@@ -270,7 +270,7 @@ def test_a_worktree_is_a_real_clone_at_the_pin_with_nothing_run_or_followed(
     library, place = _library(tmp_path, folder if mirrored else None), tmp_path / "to read"
     place.mkdir()
     library.worktree(upstream, place)
-    assert git(place, "log", "-1", "--format=%H %s") == f"{upstream.commit} first"
+    assert git(place, "log", "-1", "--format=%H %s") == f"{upstream.commit} one"
     assert git(place, "status", "--porcelain") == ""
     assert not (place / "pkg/link.py").is_symlink()
     assert (place / ONE).read_text() == "def one():\n    return 1\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Source, Unreachable
-from tests.notelab.scratch import commit_all, commit_of, copy_filled, git
+from tests.notelab.scratch import commit_of, copy_filled, git, make_repository
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
@@ -31,14 +31,11 @@ def make_upstream(folder: Path, *, filters: bool = True) -> Source:
 
 
 def _repository(folder: Path) -> None:
-    (folder / "pkg/deep").mkdir(parents=True)
-    (folder / ONE).write_text("def one():\n    return 1\n")
-    (folder / TWO).write_text("def two():\n    return 2\n")
-    (folder / "big.py").write_bytes(b"# long\n" * 1_300_000)
+    (folder / "pkg").mkdir(parents=True)
     (folder / "pkg/link.py").symlink_to("/etc/hostname")
     (folder / "pkg/linked").symlink_to("deep")
-    git(folder, "init", "-q", "-b", "main")
-    commit_all(folder, "first")
+    files = {ONE: "def one():\n    return 1\n", TWO: "def two():\n    return 2\n"}
+    make_repository(folder, files | {"big.py": "# long\n" * 1_300_000})
     git(folder, "tag", "-a", "v1", "-m", "one")
     (folder / ONE).write_text("def one():\n    return 'changed'\n")
     git(folder, "commit", "-q", "-a", "-m", "second")

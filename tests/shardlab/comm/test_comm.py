@@ -6,15 +6,20 @@ import pytest
 import torch
 
 from shardlab.comm import Axis, CollectiveError, World
+from shardlab.links.fast_gloo import COPIED_BYTES
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.pool import on_ranks
 
 LINKS = ["torch", "fast-gloo", "shared-memory", "staged"]
 PLAIN = ("torch", "fast-gloo", "staged")  # whose all-reduce is gloo's own
-DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64]
+DTYPES = [
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
+    torch.int8, torch.uint8,
+]  # fmt: skip
+LARGE = COPIED_BYTES // 4 + 1  # elements of fp32 that fast-gloo does not copy for each rank
 
 
-@pytest.mark.parametrize("length", [1, 7, 5000])
+@pytest.mark.parametrize("length", [0, 7, LARGE])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("link", LINKS)
 @on_ranks("size")
@@ -24,10 +29,10 @@ def test_every_collective_gives_its_value_and_leaves_its_input(
     n, r = world.size, world.rank
     axis = world.axis("test", range(n), link=link)
     for dtype in DTYPES:
-        wide = (torch.arange(n * length * 2, device=world.device) % 5 + r).view(n, 2 * length)
-        x = wide.to(dtype)[:, ::2]
+        wide = torch.arange(n * length * 2, device=world.device).view(n, 2 * length) % 5
+        x = (wide + r).to(dtype)[:, ::2]
         before = x.clone()
-        inputs = torch.stack([x - r + rank for rank in range(n)]).to(dtype)
+        inputs = torch.stack([wide[:, ::2] + rank for rank in range(n)]).to(dtype)
         assert torch.equal(axis.all_reduce(x), inputs.sum(0).to(dtype)), (link, dtype)
         assert torch.equal(axis.all_reduce(x, op="max"), inputs.amax(0)), (link, dtype)
         assert torch.equal(axis.all_gather(x), inputs.flatten(0, 1)), (link, dtype)
@@ -47,6 +52,32 @@ def test_every_collective_gives_its_value_and_leaves_its_input(
         axis.all_reduce(inside, out=inside)
         assert inside.data_ptr() == address
         assert torch.equal(inside, inputs.sum(0).to(dtype))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("link", LINKS)
+@on_ranks("size")
+def test_collectives_and_messages_may_be_waited_for_in_any_order(world: World, link: str) -> None:
+    axis, n, me = world.axis("several", range(world.size), link=link), world.size, world.rank
+    xs = [torch.full((4 * n,), float(i + me)) for i in range(4)]
+    outs = [torch.empty(4 * n), torch.empty(4), torch.empty(4 * n * n), torch.empty(4 * n)]
+    message, received = torch.full((4,), float(me)), torch.empty(4)
+    works = [
+        axis.start("all_reduce", xs[0], out=outs[0]),
+        *axis.start_exchange([(message, (me + 1) % n)], [(received, (me - 1) % n)]),
+        axis.start("reduce_scatter", xs[1], out=outs[1]),
+        axis.start("all_gather", xs[2], out=outs[2]),
+        axis.start("all_reduce", xs[3], out=outs[3], op="max"),
+    ]
+    for work in works[:: 1 if me else -1]:  # the waits' order differs between ranks
+        work.wait()
+        work.wait()
+    ranks = sum(range(n))
+    assert outs[0].unique().tolist() == [ranks]
+    assert outs[1].unique().tolist() == [ranks + n]
+    assert outs[2].view(n, -1)[:, 0].tolist() == [2.0 + r for r in range(n)]
+    assert outs[3].unique().tolist() == [3 + n - 1]
+    assert received.unique().tolist() == [(me - 1) % n]
 
 
 @pytest.mark.parametrize("size", [4])

@@ -1,4 +1,4 @@
-"""A composition of what shardlab offers, drawn from a seed.
+"""Compositions of what shardlab offers, and runs over two of them, drawn from a seed.
 
 What a draw may hold is all that is said to work together; what isn't must be refused, which
 test_compositions.py asks for. The grid's rest is data.
@@ -7,12 +7,14 @@ test_compositions.py asks for. The grid's rest is data.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.experts.config import ExpertConfig
@@ -37,7 +39,7 @@ UNDRAWN = {  # for compositions that are written down
 
 @dataclass(frozen=True)
 class Composition:
-    """One way to train a step; the fields' values are those that `draw` knows."""
+    """One way to train a step, on whose number the batch depends."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -63,6 +65,8 @@ class Composition:
     dropout: float = 0.0
     recompute: str = "nothing"
     llama: bool = False  # RMS norms, rotary positions, a gated feed-forward network
+    layers: int = 2
+    step: int = 0
 
     @property
     def tolerance(self) -> float:
@@ -89,7 +93,7 @@ class Composition:
     def config(self) -> GPTConfig:
         kind = {name: LLAMA[name] for name in ("norm", "position", "mlp")} if self.llama else {}
         return GPTConfig(
-            **kind, layers=max(2, self.pieces), hidden=16, ffn=16, heads=self.heads,
+            **kind, layers=self.layers, hidden=16, ffn=16, heads=self.heads,
             kv_heads=self.kv_heads, vocab=21, sequence=8, tie_embeddings=self.tied,
             bias=self.bias, init_std=0.2, dropout=self.dropout, dtype=torch.float64,
             experts=self.experts,
@@ -98,9 +102,7 @@ class Composition:
     def prepared(self, model: GPT) -> GPT:
         """Freeze, and recompute, what is to be."""
         for name, parameter in model.named_parameters():
-            if name.startswith(
-                (FROZEN | UNDRAWN)[self.frozen]
-            ):  # a router's bias is frozen from the first
+            if name.startswith((FROZEN | UNDRAWN)[self.frozen]):  # as a router's bias always is
                 parameter.requires_grad_(False)
         if self.recompute != "nothing":
             again = partial(checkpoint, use_reentrant=self.recompute == "reentrant")
@@ -117,7 +119,7 @@ class Composition:
 
     def batch(self) -> Any:
         """Tokens and targets [BATCH, S]; where tokens are counted, some targets aren't."""
-        generator = torch.Generator().manual_seed(self.ranks)
+        generator = torch.Generator().manual_seed(self.step)
         text = torch.randint(21, (BATCH, 9), generator=generator, device="cpu")
         targets = text[:, 1:].clone()
         if self.reduction == "tokens":
@@ -132,106 +134,114 @@ def on_default_device(*tensors: Tensor) -> Any:
     return tuple(x.to(torch.get_default_device()) for x in tensors)
 
 
-def draw(seed: int, ranks: int) -> Composition:
-    """Return the composition of a seed, on so many ranks."""
-    dice = random.Random(f"{seed} {ranks}")
-    sizes = [n for n in (1, 2, 4, 8) if n <= ranks]
-    grids = [
-        (t, p, ranks // t // p)
-        for t in sizes for p in sizes
-        if t * p <= ranks and t <= 4 and p <= 4 and ranks // t // p <= 4
-    ]  # fmt: skip
-    tensor, pipeline, data = dice.choice(grids)
-    base = Composition(
-        tensor=tensor,
-        pipeline=pipeline,
-        data=data,
-        sequence_parallel=tensor > 1 and dice.random() < 0.6,
-        tied=dice.random() < 0.5,
-        bias=dice.random() < 0.7,
-        kv_heads=dice.choice([4, 4, tensor]),
-        frozen=dice.choice(["nothing", "nothing", *FROZEN]),
-        dropout=dice.choice([0.0, 0.0, 0.3]),
-        recompute=dice.choice(["nothing", "nothing", "not reentrant", "reentrant"]),
-        fused=dice.random() < 0.3,
-    )
-    base = replace(base, microbatches=dice.choice([m for m in (1, 2, 4) if m * data <= BATCH]))
-    return _settled(_cut(_reduced(_scheduled(_with_experts(base, dice), dice), dice), seed))
+@dataclass(frozen=True)
+class Run:
+    """A run over one grid or several; its model is the same on all."""
+
+    legs: tuple[Composition, ...]
+    optimizer: str = "sgd"
+    max_norm: float | None = None
+    each: int = 2  # steps on each grid
+
+    @property
+    def tolerance(self) -> float:
+        """Relative to how far each parameter moved (`Composition.tolerance` is of a gradient)."""
+        return 10 * self.legs[0].tolerance
+
+    def steps(self, number: int) -> Iterator[Composition]:
+        """The steps on one of the grids."""
+        for step in range(number * self.each, (number + 1) * self.each):
+            yield replace(self.legs[number], step=step)
+
+    def optimize(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        """The optimizer of what trains; a stage may have nothing that does."""
+        group = [{"params": [p for p in parameters if p.requires_grad]}]
+        if self.optimizer == "sgd":
+            return SGD(group, lr=0.1, momentum=0.9)
+        # With torch's eps a gradient of rounding alone (a key's bias) would move a whole step.
+        return AdamW(group, lr=0.01, eps=1e-3, weight_decay=0.1)
 
 
-def on(seed: int) -> int:
-    """The ranks of a seed: two or four, and now and then one, or eight."""
-    return 8 if seed % 20 == 7 else (2, 4, 1, 4, 2)[seed % 5]
+def draw_run(seed: int) -> Run:
+    """Return the run of a seed."""
+    dice = random.Random(f"two grids {seed}")
+    model = _draw_model(dice)
+    most = 8 if seed % 20 == 7 else 4
+    legs = [_draw_leg(dice, model, dice.choice([1, 2, 2, 4, most])) for _ in range(2)]
+    layers = max(2, *(leg.pieces for leg in legs))
+    first, second = (replace(leg, layers=layers) for leg in legs)
+    max_norm = dice.choice([None, 0.5])
+    return Run((first, second), dice.choice(["sgd", "sgd", "adamw"]), max_norm)
 
 
-def _with_experts(base: Composition, dice: random.Random) -> Composition:
-    if dice.random() < 0.5:
-        return base
-    top_k, before = dice.choice([1, 2, 3]), dice.random() < 0.5
-    scores = dice.choice(["softmax", "sigmoid"])
-    chosen = ExpertConfig(
+def _draw_model(dice: random.Random) -> Composition:
+    experts = _draw_experts(dice) if dice.random() < 0.7 else None
+    return Composition(
+        experts=experts, tied=dice.random() < 0.5, bias=dice.random() < 0.5,
+        kv_heads=dice.choice([4, 4, 2]), dropout=dice.choice([0.0, 0.0, 0.0, 0.3]),
+        frozen=dice.choice(["nothing", "nothing", *FROZEN]), llama=dice.random() < 0.5,
+    )  # fmt: skip
+
+
+def _draw_experts(dice: random.Random) -> ExpertConfig:
+    top_k, scores = dice.choice([1, 2, 3]), dice.choice(["softmax", "softmax", "sigmoid"])
+    capacity = dice.choice([None, None, 0.5, 1.0])
+    return ExpertConfig(
         count=4, top_k=top_k, ffn=8, scores=scores, shared=dice.choice([None, 8]),
-        pre_softmax=before or (top_k == 1 and scores == "softmax"),
+        pre_softmax=dice.random() < 0.5 or (top_k == 1 and scores == "softmax"),
+        bias_rate=dice.choice([None, 0.01]) if scores == "sigmoid" else None,
         aux_loss=dice.choice([0.0, 0.3]), sequence_aux_loss=dice.choice([0.0, 0.2]),
-        z_loss=dice.choice([0.0, 0.1]), dispatch=dice.choice(["all-to-all", "all-gather"]),
-    )  # fmt: skip
-    seldom = random.Random(f"experts {dice.random()}")
-    chosen = replace(
-        chosen, global_aux_loss=seldom.choice([0.0, 0.0, 0.4]),
-        capacity=seldom.choice([None, None, 0.5, 1.0]), drop=seldom.choice(["probs", "position"]),
-    )  # fmt: skip
-    chosen = replace(chosen, pad=chosen.capacity is not None and seldom.random() < 0.5)
-    room = base.tensor * base.data
-    ways = [(e, t) for e in (1, 2, 4) for t in (1, 2) if room % (e * t) == 0]
-    expert, expert_tensor = dice.choice(ways)
-    # A cut expert has no biases; beside experts tensor parallelism cuts sequences, as in Megatron.
-    return replace(
-        base, experts=chosen, expert=expert, expert_tensor=expert_tensor,
-        bias=base.bias and expert_tensor == 1, sequence_parallel=base.tensor > 1,
+        global_aux_loss=dice.choice([0.0, 0.0, 0.4]), z_loss=dice.choice([0.0, 0.1]),
+        capacity=capacity, drop=dice.choice(["probs", "position"]),
+        pad=capacity is not None and dice.random() < 0.5,
+        dispatch=dice.choice(["all-to-all", "all-gather"]),
     )  # fmt: skip
 
 
-def _cut(base: Composition, seed: int) -> Composition:
-    """Pack sequences, and give ranks of the data axis to the context axis."""
-    dice = random.Random(
-        f"context {seed} {base.ranks}"
-    )  # of its own: other draws stay as they were
-    llama = random.Random(f"llama {seed} {base.ranks}").random() < 0.5
-    base = replace(base, packed=dice.random() < 0.3, llama=llama)
-    if base.data == 1 or dice.random() < 0.2:
-        return base
-    room = 2 if base.sequence_parallel and base.tensor == 4 else base.data  # two tokens a rank
-    context = dice.choice([c for c in (2, 4) if c <= room])
-    local, groups = 4 // base.tensor, base.kv_heads // base.tensor
-    deals = local % context == groups % context == 0
-    kinds = ["ring", "all-gather", *(["ulysses"] * deals)]
-    return replace(
-        base, data=base.data // context, context=context, kind=dice.choice(kinds), dropout=0.0
-    )
+def _draw_leg(dice: random.Random, model: Composition, ranks: int) -> Composition:
+    """Draw a grid of so many ranks that this model can run on, and how it runs there."""
+    cuts = [n for n in (1, 2, 4) if n <= ranks]
+    grids = [
+        (t, c, p)
+        for t in cuts for c in cuts for p in cuts
+        if t * c * p <= ranks and t <= model.kv_heads
+        if not model.dropout or c == 1
+    ]  # fmt: skip
+    tensor, context, pipeline = dice.choice(grids)
+    data = ranks // tensor // context // pipeline
+    micro = dice.choice([m for m in (1, 2, 4) if m * data <= BATCH])
+    deals = 4 // tensor % context == model.kv_heads // tensor % context == 0
+    leg = replace(
+        model, tensor=tensor, context=context, pipeline=pipeline, data=data, microbatches=micro,
+        kind=dice.choice(["ring", "all-gather", *(["ulysses"] * deals)]),
+        packed=dice.random() < 0.3,
+        sequence_parallel=tensor > 1 and (model.experts is not None or dice.random() < 0.6),
+        recompute=dice.choice(["nothing", "nothing", "not reentrant", "reentrant"]),
+    )  # fmt: skip
+    if leg.recompute == "reentrant" and leg.frozen in ("embedding", "front"):
+        leg = replace(leg, recompute="not reentrant")
+    return _draw_schedule(dice, _draw_sharding(dice, leg))
 
 
-def _scheduled(base: Composition, dice: random.Random) -> Composition:
-    if base.pipeline == 1:
-        return base
-    fits = base.microbatches % base.pipeline == 0
-    return replace(
-        base, schedule=dice.choice(["gpipe", "1f1b", "zb-h1", *(["interleaved"] * fits)])
-    )
-
-
-def _reduced(base: Composition, dice: random.Random) -> Composition:
-    mixed = base.experts and (base.expert, base.expert_tensor, base.tensor) != (1, 1, 1)
-    untied = base.pipeline == 1 or not base.tied  # FSDP leaves the sum over two stages to others
-    whole = base.schedule != "zb-h1"  # FSDP's gradients are done with backward
-    if untied and not mixed and whole and dice.random() < 0.4:
+def _draw_sharding(dice: random.Random, leg: Composition) -> Composition:
+    whole_experts = not leg.experts or leg.tensor == 1 or not leg.bias
+    if whole_experts and dice.random() < 0.6:
         strategy = dice.choice(["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
-        return replace(base, sharded=strategy, fused=False)
+        leg = replace(leg, sharded=strategy, expert_tensor=leg.tensor if leg.experts else 1)
+    elif leg.experts:
+        room = leg.tensor * leg.data * leg.context
+        ways = [(e, t) for e in (1, 2, 4) for t in (1, 2) if room % (e * t) == 0]
+        expert, expert_tensor = dice.choice([way for way in ways if way[1] == 1 or not leg.bias])
+        leg = replace(leg, expert=expert, expert_tensor=expert_tensor)
+    fused, main_grads = (leg.sharded is None and dice.random() < 0.3 for _ in range(2))
     reduction = dice.choice(["mean", "mean", "sum", "tokens"])
-    return replace(base, reduction=reduction, main_grads=dice.random() < 0.3)
+    return replace(leg, reduction=reduction, fused=fused, main_grads=main_grads)
 
 
-def _settled(base: Composition) -> Composition:
-    """Leave out what torch itself can't: a reentrant recomputation of what comes in frozen."""
-    if base.recompute == "reentrant" and base.frozen in ("embedding", "front"):
-        return replace(base, recompute="not reentrant")
-    return base
+def _draw_schedule(dice: random.Random, leg: Composition) -> Composition:
+    if leg.pipeline == 1:
+        return leg
+    defers = leg.sharded is None and not (leg.fused and leg.main_grads)
+    names = ["gpipe", "1f1b", *(["zb-h1"] * defers)]
+    names += ["interleaved"] * (leg.microbatches % leg.pipeline == 0)
+    return replace(leg, schedule=dice.choice(names))

@@ -1,9 +1,9 @@
 """Steps on many grids leave the losses, norms and parameters of one process, in fp64.
 
-If the first test fails alone, look at how the axes meet (`step.py`): an order, a divisor, a group.
-If those of experts fail alone, look at who averages an expert's gradient: by how many ranks it is
-divided, over which it is summed, how often its norm is counted. If those of FSDP fail alone, look
-at the routers' scale, at `end_step`, and at the tied weight's flat parameter.
+If the first test fails alone, look at how the axes meet (`on_ranks.py`): an order, a divisor, a
+group. If those of experts fail alone, look at who averages an expert's gradient: by how many ranks
+it is divided, over which it is summed, how often its norm is counted. If those of FSDP fail alone,
+look at the routers' scale, at `end_step`, and at the tied weight's flat parameter.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 import pytest
 
 from shardlab.experts.config import ExpertConfig
-from tests.shardlab.compositions.test_two_grids import worst
-from tests.shardlab.compositions.two_grids import Leg, Run
+from tests.shardlab.compositions.composition import Composition, Run
+from tests.shardlab.compositions.on_ranks import worst
 
 CLIP = 0.3  # below the norm of every step, so that clipping does something
 PLAIN = ExpertConfig(count=4, top_k=2, ffn=8)
 
 
-def place(ranks: int, **settings: Any) -> Leg:
+def place(ranks: int, **settings: Any) -> Composition:
     """A grid of so many ranks, whose other axis is data."""
-    leg = Leg(heads=8, kv_heads=8, **settings)
+    leg = Composition(heads=8, kv_heads=8, **settings)
     data = ranks // (leg.tensor * leg.pipeline * leg.context)
     bias = leg.bias and leg.expert_tensor == 1 and leg.experts is None
     return replace(leg, data=data, bias=bias, layers=max(2, leg.pieces))
 
 
-def train(pool: Any, folder: Path, legs: list[Leg], optimizer: str = "sgd") -> None:
+def train(pool: Any, folder: Path, legs: list[Composition], optimizer: str = "sgd") -> None:
     for leg in legs:
         run = Run((leg,), optimizer, CLIP)
         assert worst(pool, run, folder) <= run.tolerance, leg
@@ -53,7 +53,7 @@ def grids(ranks: int) -> list[tuple[int, int, int]]:
     return [s for s in product((1, 2, 4, 8), repeat=3) if s[0] * s[1] * s[2] == ranks]
 
 
-def dense(ranks: int) -> Iterator[tuple[Leg, str]]:
+def dense(ranks: int) -> Iterator[tuple[Composition, str]]:
     """Every grid in some ways; what a grid makes equal (no sequence parallel, one stage) once."""
     for i, (tensor, pipeline, data) in enumerate(grids(ranks)):
         sizes = {"tensor": tensor, "pipeline": pipeline}
@@ -80,7 +80,7 @@ def test_every_grid_trains_as_one_process_does(pool: Any, tmp_path: Path, ranks:
 # ------------------------------------------------------------------ experts
 
 
-def routed(ranks: int, experts: ExpertConfig = PLAIN, **settings: Any) -> Leg:
+def routed(ranks: int, experts: ExpertConfig = PLAIN, **settings: Any) -> Composition:
     tensor = settings.get("tensor", 1)
     return place(ranks, experts=experts, sequence_parallel=tensor > 1, **settings)
 

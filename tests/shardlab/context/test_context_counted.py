@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pages.ranks import alone
-from shardlab.comm import Axis, World
+from shardlab.comm import World
 from shardlab.context.parallel import ContextParallel
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers.cross_entropy import IGNORED
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs import formulas
@@ -108,25 +107,6 @@ def test_a_step_on_a_grid_with_a_context_axis_sends_what_the_formula_says(sizes:
 
 
 # ------------------------------------------------------------------ the loss, and memory
-
-
-def losses(world: World, logits: Tensor, targets: Tensor) -> float:
-    config = GPTConfig(layers=1, hidden=4, heads=1, vocab=7, sequence=8, dtype=torch.float64)
-    context = ContextParallel(world.whole)
-    model = GPT(config, tensor=Axis.alone(), context=context)
-    local = context.shard(logits.transpose(0, 1)).transpose(0, 1)
-    loss = model.loss(local, context.shard(targets))
-    return float(world.whole.all_reduce(loss.detach()[None], op="mean")[0])
-
-
-def test_the_loss_is_a_mean_over_all_tokens_wherever_those_that_count_lie(pool: Any) -> None:
-    logits = torch.randn(8, 2, 7, dtype=torch.float64)
-    targets = torch.randint(0, 7, (2, 8))
-    targets[:, 1:7] = IGNORED  # rank 0 of 2 has chunks 0 and 3
-    targets[0, 2] = 3
-    whole = torch.nn.functional.cross_entropy(logits.permute(1, 2, 0), targets)
-    for actual in pool(2).run(losses, logits, targets):
-        assert actual == pytest.approx(float(whole), rel=1e-13)
 
 
 class Blocks(TorchDispatchMode):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
 
@@ -47,20 +45,6 @@ def test_a_corpus_that_changed_since_it_was_pickled_is_refused(tmp_path: Path) -
     write(tmp_path / "a", tokens=50_000)
     with pytest.raises(DataError, match="has changed since it was pickled"):
         pickle.loads(content)
-
-
-def built(prefix: Path, cache: Path) -> int:
-    return len(samples(prefix, cache))
-
-
-def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path) -> None:
-    prefix = write(tmp_path / "a")
-    context = get_context("forkserver")  # jobs that have all imported what they need, at once
-    context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(6, context) as jobs:
-        caches = [tmp_path / f"cache-{job // 6}" for job in range(120)]
-        counts = [*jobs.map(built, [prefix] * len(caches), caches)]
-    assert len({*counts}) == 1
 
 
 def test_another_job_may_rename_the_draft_before_any_time_that_it_is_opened(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ a factor), a wrong state between steps in four."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -139,19 +138,6 @@ def test_a_bucket_leaves_while_backward_goes_on_below() -> None:
     replicas.finish()
 
 
-def test_after_the_first_step_buckets_follow_the_order_in_which_gradients_came() -> None:
-    seen: list[Any] = []
-    model = chain(3, [])
-    backwards = [(n, p) for n, p in reversed(list(model.named_parameters()))]  # a wrong guess
-    replicas = DataParallel(backwards, Watched(seen), bucket_bytes=1, start="trust")
-    for _ in range(2):
-        model(torch.ones(1, 2, dtype=F64)).sum().backward()
-        replicas.finish()
-    assert seen[:6] == [6, 3, 12, 4, 20, 5], "as listed, reversed"
-    assert set(seen[6:8]) == {20, 5}, "the last layer's come first"
-    assert set(seen[10:]) == {6, 3}
-
-
 def test_gradients_are_views_into_their_bucket_and_parameters_stay_untouched() -> None:
     model = Net(1)
     before = [p.detach().clone() for p in model.parameters()]
@@ -281,24 +267,6 @@ def test_some_steps_equal_one_process_and_ddp(pool: Any, ranks: int) -> None:
             assert max(errors.values()) <= 1e-12, errors
 
 
-@on_ranks(4)
-def test_uneven_shares_are_weighed_by_their_tokens(world: World) -> None:
-    """Rank r has r + 1 samples; the loss is a mean over all samples of all ranks."""
-    axis, counts = world.whole, [1, 2, 3, 4]
-    x, y = (torch.cat([t.to(world.device), t.to(world.device).flip(0)])[:10] for t in data(3))
-    whole = Net(0).to(world.device)
-    (loss_of(whole, x, y, "sum") / 10).backward()
-    model = Net(0).to(world.device)
-    replicas = DataParallel(model.named_parameters(), axis, reduction="tokens", **SMALL)
-    rows = slice(sum(counts[: axis.rank]), sum(counts[: axis.rank + 1]))
-    loss_of(model, x[rows], y[rows], "sum").backward()
-    replicas.finish(tokens=counts[axis.rank])
-    assert (
-        worst(*([p.grad for p in m.parameters() if p.grad is not None] for m in (model, whole)))
-        <= 1e-13
-    )
-
-
 def test_a_step_in_which_no_token_counts_has_gradients_of_zero_and_not_nan() -> None:
     model = Net(0)
     replicas = alone(model, reduction="tokens")
@@ -327,32 +295,6 @@ def test_ranks_that_reach_their_parameters_in_other_orders_still_agree(world: Wo
         good &= len(local) == 4
         layers.zero_grad()
     assert good
-
-
-@on_ranks(4)
-def test_summed_expert_gradients_are_of_the_mean_over_all_shares_of_the_batch(world: World) -> None:
-    """Two experts, one on each expert rank, two data ranks: against both experts in one process.
-
-    Expert rank e works on the tokens that *every* expert rank sent it, so its gradient sums over
-    more of the batch than one share; averaged over the data ranks it would be twice too large.
-    """
-    n = world.rank
-    expert, datum = n % 2, n // 2
-    data_axis = world.axis("expert data", [expert, expert + 2])
-    x = torch.arange(1.0, 9.0, dtype=F64, device=world.device).view(4, 2)  # one token a rank
-    routed = torch.tensor([0, 1, 1, 1], device=world.device)  # which expert a token goes to
-    torch.manual_seed(0)
-    both = [nn.Linear(2, 1, dtype=F64).to(world.device) for _ in range(2)]
-    expert_copy = copy.deepcopy(both[expert])
-    replicas = DataParallel(
-        expert_copy.named_parameters(), data_axis, reduction="sum", start="verify"
-    )
-    here = [t for t in (2 * datum, 2 * datum + 1) if routed[t] == expert]  # after the all-to-all
-    (expert_copy(x[here]).square().sum() / world.size).backward()  # of no token, a gradient of zero
-    replicas.finish()
-    (sum(both[int(e)](t).square().sum() for t, e in zip(x, routed, strict=True)) / 4).backward()
-    assert expert_copy.weight.grad is not None and both[expert].weight.grad is not None
-    assert worst([expert_copy.weight.grad], [both[expert].weight.grad]) <= 1e-14
 
 
 @on_ranks(2)

@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from shardlab.comm import Axis, World
+from shardlab.comm import Axis
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.config import GPTConfig
-from shardlab.layers.init import Init
-from tests.shardlab.layer_twins import layer_errors
-from tests.shardlab.reference import ReferenceAttention
 
 S, B, H = 8, 2, 32
 EXACT = 1e-12
@@ -20,43 +17,6 @@ EXACT = 1e-12
 
 def config(heads: int, groups: int, **more: Any) -> GPTConfig:
     return GPTConfig(layers=1, hidden=H, heads=heads, kv_heads=groups, vocab=1, sequence=S, **more)
-
-
-def compare(
-    world: World, heads: int, groups: int, sequence_parallel: bool, dropout: float
-) -> dict[str, float]:
-    axis = world.whole
-    layer = Attention(
-        config(heads, groups, dropout=dropout),
-        "attention",
-        axis=axis,
-        sequence_parallel=sequence_parallel,
-        init=Init(dtype=torch.float64, device=world.device),
-    )
-    reference = ReferenceAttention(H, heads, groups, bias=True).double().to(world.device)
-    x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    return layer_errors(layer, reference, x, axis, sequence_parallel=sequence_parallel)
-
-
-@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
-@pytest.mark.parametrize(("heads", "groups"), [(8, 8), (16, 8), (8, 4), (8, 2), (4, 1)])
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_heads_cut_over_the_axis_equal_whole_attention(
-    pool, size, heads, groups, sequence_parallel
-) -> None:
-    if groups % size:
-        refusal = r"tensor axis of size \d does not divide \d (heads|key-value groups)"
-        with pytest.raises(ValueError, match=refusal):
-            Attention(config(heads, groups), "attention", axis=_axis_of(size))
-        return
-    for errors in pool(size).run(compare, heads, groups, sequence_parallel, 0.0):
-        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
-
-
-def test_attention_with_dropout_is_the_same_attention_when_nothing_is_dropped(pool) -> None:
-    """1 − 1e-30 is 1, so the mask keeps everything."""
-    for errors in pool(2).run(compare, 8, 4, False, 1e-30):
-        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
 
 
 def _axis_of(size: int) -> Axis:

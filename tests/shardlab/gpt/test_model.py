@@ -173,26 +173,6 @@ def test_autocast_rounds_no_more_on_many_ranks_than_bf16_weights_do(
     assert max(errors.values()) <= ENVELOPES[torch.bfloat16][2], errors
 
 
-@on_ranks(2)
-def test_the_loss_is_a_mean_over_the_tokens_that_count(world: World) -> None:
-    """A batch whose second half of tokens is not learned from, against torch's own mean."""
-    model = sharded(world, "tied", torch.float64)
-    tokens, targets = batch()
-    targets[1, 4:] = -100
-    loss = model.loss(model(tokens.to(world.device)), targets.to(world.device))
-    loss.backward()
-    reference = unsharded("tied", torch.float64)
-    expected = reference.loss(reference(tokens), targets)
-    expected.backward()
-    weight = model.word_embedding.weight
-    actual = whole(weight, weight.grad)
-    errors = (
-        relative_error(loss.cpu(), expected),
-        relative_error(actual.cpu(), reference.word_embedding.weight.grad),
-    )
-    assert max(errors) <= EXACT
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @on_ranks(2)
 def test_an_empty_share_of_the_batch_has_a_gradient_of_zero(world: World, dropout: float) -> None:

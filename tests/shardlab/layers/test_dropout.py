@@ -19,10 +19,7 @@ from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
-from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import Dropout, _torch_generator
-from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.training.step import StepGradients
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=12, sequence=8, dropout=0.3)
@@ -71,41 +68,6 @@ def test_dropout_keeps_the_mean_and_is_off_in_evaluation() -> None:
     assert layer.eval()(x) is x
     with pytest.raises(ValueError, match=r"dropout p = 1.0 of a: expected 0 <= p < 1"):
         Dropout(1.0, axis=Axis.alone(), sharded=False, name="a", seed=0)
-
-
-def steps(world: World, sequence_parallel: bool, dropout_seed: int) -> dict[str, Tensor]:
-    """Parameters that every rank holds whole, after three steps with dropout; and the last loss."""
-    model = GPT(
-        CONFIG,
-        tensor=world.whole,
-        sequence_parallel=sequence_parallel,
-        dropout_seed=dropout_seed,
-        device=world.device,
-    )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    generator = torch.Generator().manual_seed(0)
-    tokens, targets = torch.randint(0, 12, (2, 3, 8), generator=generator).to(world.device)
-    for _ in range(3):
-        loss = model.loss(model(tokens), targets)
-        loss.backward()
-        partial_gradients.reduce(model, model.tensor)
-        optimizer.step()
-        optimizer.zero_grad()
-    named = {n: p for n, p in model.named_parameters() if not hasattr(p, "sharding")}
-    return {"loss": loss.detach().cpu(), **{n: p.detach().cpu() for n, p in named.items()}}
-
-
-@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
-def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_parallel) -> None:
-    first, *rest = pool(2).run(steps, sequence_parallel, 0)
-    assert "layers.0.norm1.weight" in first
-    for parameters in rest:
-        assert [n for n in first if not torch.equal(first[n], parameters[n])] == []
-
-
-def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
-    first, second = (pool(2).run(steps, False, seed)[0]["loss"] for seed in (0, 1))
-    assert first != second
 
 
 def first_loss(world: World, wrap: str, dropout_seed: int | None) -> float:
@@ -276,21 +238,3 @@ def test_a_recomputation_of_one_of_two_forwards_from_one_seed_is_refused(
     with pytest.raises(RuntimeError, match=r"layers\.1\..* call torch\.manual_seed once"):
         seeded_alike(way, 2, experts)
     assert seeded_alike("saved", 2, experts), "without recomputation the seeds are no fault"
-
-
-def piped(world: World, way: str) -> list[Tensor]:
-    model = GPT(CONFIG, tensor=Axis.alone(), stage=world.rank, stages=2, device=world.device)
-    checkpointed(model, way)
-    tokens = torch.zeros(1, 8, dtype=torch.long, device=world.device)
-    run(
-        one_forward_one_backward(2, 4), model, [(tokens, tokens)] * 4, model.loss,
-        axis=world.whole, shape=model.hidden_shape(1, 8),
-    )  # fmt: skip
-    return [p.grad.cpu() for p in model.parameters() if p.grad is not None]
-
-
-def test_each_micro_batch_of_a_pipeline_is_recomputed_with_its_own_mask(pool) -> None:
-    saved = pool(2).run(piped, "saved")
-    for way in ("reentrant", "not reentrant"):
-        for ours, reference in zip(pool(2).run(piped, way), saved, strict=True):
-            assert all(torch.equal(a, b) for a, b in zip(ours, reference, strict=True)), way

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from shardlab.comm import Axis, World
+from shardlab.comm import Axis
 from shardlab.data_parallel.data_parallel import DataParallel
-from shardlab.gpt.model import GPT
-from shardlab.grid.grid import Grid
 from shardlab.layers.linear import ColumnParallelLinear
 from shardlab.layers.matmul import fuse
-from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import one_forward_one_backward
-from shardlab.training.step import StepGradients
-from tests.shardlab.training.test_step import CONFIG, tokens
 
 
 def linears(gradient_accumulation: bool) -> nn.Sequential:
@@ -29,41 +21,6 @@ def linears(gradient_accumulation: bool) -> nn.Sequential:
 def micro_batches(rank: int, step: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(10 * step + rank)
     return list(torch.randn(3, 2, 2, 6, generator=generator, dtype=torch.float64).unbind())
-
-
-def gradients_of(world: World, fused: bool, dtype: torch.dtype | None) -> list[list[Tensor]]:
-    """What three steps of three micro-batches leave, the buckets' order changing after the first.
-
-    The layers are called first, last, middle, so that gradients come in another order than the
-    parameters'.
-    """
-    model = linears(fused).to(world.device)
-    replicas = DataParallel(
-        model.named_parameters(), world.whole, backwards=3, main_grads=dtype,
-        bucket_bytes=300,
-    )  # fmt: skip
-    steps = []
-    for step in range(3):
-        replicas.zero_grad()
-        for x in micro_batches(world.rank, step):
-            y = model[1](model[2](model[0](x.to(world.device))))
-            (y.square().sum() / 3).backward()
-        replicas.finish()
-        if dtype:
-            assert all(p.grad is None for p in model.parameters())
-        gradients = [getattr(p, replicas.attribute).clone() for p in model.parameters()]
-        assert all(g.dtype == (dtype or torch.float64) for g in gradients)
-        steps.append(gradients)
-    return steps
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_main_grads_hold_what_grads_would(pool: Any, fused: bool) -> None:
-    plain = pool(2).run(gradients_of, False, None)
-    for ours, right in zip(pool(2).run(gradients_of, fused, torch.float64), plain, strict=True):
-        for step, expected in zip(ours, right, strict=True):
-            for gradient, truth in zip(step, expected, strict=True):
-                assert (gradient - truth).abs().max() <= 1e-12 * truth.abs().max()
 
 
 def test_micro_batches_add_up_in_main_grads_dtype_not_in_the_weights() -> None:
@@ -104,36 +61,3 @@ def test_from_the_second_step_on_buckets_follow_the_order_in_which_gradients_cam
         replicas.finish()
         replicas.zero_grad()
         assert all(not p.main_grad.any() for p in named.values())  # type: ignore[attr-defined]
-
-
-def stepped(world: World, fused: bool) -> dict[str, Tensor]:
-    """Gradients and norm after a second step on tensor × pipeline × data, clipped."""
-    grid = Grid(world=world, tensor=2, pipeline=2)
-    model = GPT(
-        CONFIG, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank, stages=2,
-        device=world.device,
-    )  # fmt: skip
-    if fused:
-        fuse(model, gradient_accumulation=True)
-    gradients = StepGradients(
-        model, grid, microbatches=2, max_norm=0.1, start="verify", bucket_bytes=2000,
-        main_grads=torch.float64 if fused else None,
-    )  # fmt: skip
-    batch = tokens(world, 8).chunk(2)[grid.data.rank]
-    for _ in range(2):
-        gradients.replicas.zero_grad()
-        run(
-            one_forward_one_backward(2, 2), model, [(t, t) for t in batch.chunk(2)], model.loss,
-            axis=grid.pipeline, shape=model.hidden_shape(2, 4),
-        )  # fmt: skip
-        norm = gradients.finish()
-    where = gradients.replicas.attribute
-    return {"norm": norm} | {n: getattr(p, where) for n, p in model.named_parameters()}
-
-
-@pytest.mark.ci
-def test_a_step_of_a_whole_grid_completes_main_grads_as_it_does_grads(pool: Any) -> None:
-    for ours, right in zip(pool(8).run(stepped, True), pool(8).run(stepped, False), strict=True):
-        assert ours.keys() == right.keys()
-        for name, truth in right.items():
-            assert (ours[name] - truth).abs().max() <= 1e-12 * (truth.abs().max() + 1e-3), name

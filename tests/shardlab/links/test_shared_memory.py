@@ -131,25 +131,6 @@ def test_a_sum_is_added_in_rank_order_and_has_the_same_bits_on_every_rank(pool, 
         assert all(torch.equal(a, b) for a, b in zip(first, results, strict=True))
 
 
-@pytest.mark.parametrize("size", [2, 4])
-@on_ranks("size")
-def test_collectives_started_together_may_be_waited_for_in_any_order(world: World) -> None:
-    link = make_link(world)
-    xs = [
-        torch.full((count,), float(world.rank + i))
-        for i, count in enumerate((10, 3000, 10, 5, 9000, 1))
-    ]
-    outs = [torch.empty_like(x) for x in xs]
-    works = [link.start_all_reduce(x, out, "sum") for x, out in zip(xs, outs, strict=True)]
-    order = [5, 0, 3, 1, 4, 2] if world.rank else [0, 1, 2, 3, 4, 5]
-    for index in order:
-        works[index].wait()
-        works[index].wait()
-    ranks = sum(range(world.size))
-    for i, out in enumerate(outs):
-        assert torch.equal(out, torch.full_like(out, float(ranks + i * world.size)))
-
-
 @on_ranks(2)
 def test_two_links_may_be_started_in_another_order_on_each_rank(world: World) -> None:
     first, second = make_link(world), make_link(world)

@@ -1,6 +1,6 @@
 """Our GPT beside megatron-core's GPTModel, without a pipeline: forward, gradients, some steps.
 
-Where test_against_megatron_layers.py passes and this does not, look at what joins the layers: the
+Where the linears (test_linear.py) pass and this does not, look at what joins the layers: the
 embeddings under sequence parallelism, tied weights, the norms' partial gradients, data parallelism.
 """
 
@@ -26,9 +26,9 @@ from tests.shardlab.gpt_twins import (
     MegatronTwin,
     Ours,
     compared,
+    steps_for,
     whole_weights,
 )
-from tests.shardlab.layer_twins import steps_for
 
 
 def variants(tensor: int, data: int) -> list[Case]:

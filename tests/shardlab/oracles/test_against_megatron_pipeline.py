@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.shardlab.difference import demand_alike
-from tests.shardlab.gpt_twins import HEADS, Case, compared
-from tests.shardlab.layer_twins import steps_for
+from tests.shardlab.gpt_twins import HEADS, Case, compared, steps_for
 
 GRIDS = [
     pytest.param(t, p, d, marks=[pytest.mark.ci] * (p > 2 or t * p * d == 8))

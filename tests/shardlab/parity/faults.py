@@ -232,12 +232,6 @@ def missing_f(grid: Grid, model: Any) -> None:
     model.head.forward = lambda x: linear(x, model.head.weight, model.head._padding())
 
 
-@fault(TENSOR)
-def missing_g(grid: Grid, model: Any) -> None:
-    o = model.layers["0"].o
-    o.forward = lambda x: linear(x, o.weight)
-
-
 @supports(PIPELINE)
 def renumbered_stage(grid: Grid, stage: int, stages: int, **options: Any) -> nn.Module:
     model = llama(grid, stage=stage, stages=stages, **options)
@@ -336,11 +330,6 @@ def marked_and_whole(grid: Grid, model: Any) -> None:
 @fault(TENSOR)
 def marked_along_another_dim(grid: Grid, model: Any) -> None:
     mark(model.layers["0"].o.weight, Sharding(grid.tensor, 0, HIDDEN, HIDDEN))
-
-
-@fault(TENSOR)
-def marked_with_another_length(grid: Grid, model: Any) -> None:
-    mark(model.layers["0"].o.weight, Sharding(grid.tensor, 1, 2 * HIDDEN, 2 * HIDDEN))
 
 
 @supports(PIPELINE | {"tied": [True]})

@@ -51,7 +51,6 @@ FAULTS = [  # with the sentence that must be said, by its name, and what it must
     ("double_scaling", "loss", "", "scaled-loss", "by the 2 data ranks by the model"),
     ("bias_before_the_sum", "loss", "", "tensor", ""),
     ("missing_f", "gradient", "norm.weight", "parts-tensor", ""),
-    ("missing_g", "loss", "", "tensor", ""),
     ("renumbered_stage", "shape", "layers.2.norm1.weight", "missing", ""),
     ("summed_twice", "gradient", "norm.weight", "summed-again", "each of the 2 tensor ranks"),
     ("divided_twice", "gradient", "norm.weight", "divided-again", "by the 2 tensor ranks"),
@@ -65,10 +64,6 @@ FAULTS = [  # with the sentence that must be said, by its name, and what it must
     (
         "marked_along_another_dim", "shape", "layers.0.o.weight", "marked",
         "cuts dim 0 of length 16; sharding.mark(p, Sharding(axis, 1, 16, padded))",
-    ),
-    (
-        "marked_with_another_length", "shape", "layers.0.o.weight", "marked",
-        "cuts dim 1 of length 32; sharding.mark(p, Sharding(axis, 1, 16, padded))",
     ),
     ("tied_copy_counted_twice", "norm", "", "norm", ""),
     ("later_steps_differ", "weight", "loss 1", "later", ""),

@@ -37,7 +37,6 @@ from tests.shardlab.fsdp_models import gathered, sliced
 from tests.shardlab.properties import steady
 
 CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
-DROPPING = replace(CONFIG, dropout=0.5)
 UNTIED = replace(CONFIG, tie_embeddings=False, dtype=torch.float64)
 
 
@@ -266,35 +265,6 @@ def test_a_state_without_a_value_is_not_saved(pool: Any, tmp_path: Path) -> None
 
 
 # ---------------------------------------------------------------------- dropout
-
-
-def dropped(world: World, folder: str, place: Place, begin: int, end: int) -> list[tuple[int, ...]]:
-    """Run steps begin … end − 1, from the checkpoint unless at 0; save; say what each dropped."""
-    model, _, grid = setting(world, place, DROPPING)
-    if begin:
-        checkpoint.load(folder, model=model, grid=grid)
-    last, masks = model.layers["3"].dropout2, []
-    ones = torch.ones(DROPPING.sequence, 2, DROPPING.hidden, device=world.device)
-    last.register_forward_pre_hook(lambda *_: (ones,))
-    last.register_forward_hook(lambda _, __, y: masks.append((y > 0).cpu()))
-    words = torch.zeros(2, DROPPING.sequence, dtype=torch.long, device=world.device)
-    with torch.no_grad():
-        for _ in range(begin, end):
-            model(words)
-        model.eval()
-        model(words)  # draws nothing
-    checkpoint.save(folder, model=model, grid=grid)
-    return [tuple(mask.flatten().tolist()) for mask in masks[:-1]]
-
-
-def test_a_run_that_goes_on_drops_as_one_without_a_break_on_any_grid(
-    pool: Any, tmp_path: Path
-) -> None:
-    straight = pool(1).run(dropped, str(tmp_path / "straight"), HERE, 0, 6)[0]
-    assert len(set(straight)) == 6, "each step drops something else"
-    for i, place in enumerate([HERE, TWO, Place(4, TWO.sizes)]):  # the last has two replicas
-        masks = pool(place.ranks).run(dropped, str(tmp_path / "run"), place, 2 * i, 2 * i + 2)
-        assert masks == [straight[2 * i : 2 * i + 2]] * place.ranks, place
 
 
 # ---------------------------------------------------------------------- what is refused

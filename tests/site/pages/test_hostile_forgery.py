@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from pages.screenshots import serving
 from tests.notelab.scratch import Scratch, commit_all
 from tests.site.pages.test_published_files import RUNS, surround
 from tests.site.reader import Reader
 from tests.site.scratch_site import build, make_site
-from tests.site.serving import serving
 
 PLACE = "experiments/01-scratch/note/"
 AWAY = "https://example.invalid/"

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
+from pages.screenshots import serving
 from tests.notelab.scratch import Scratch, commit_all
 from tests.site.reader import Reader
 from tests.site.scratch_site import build, make_site
-from tests.site.serving import serving
 
 RUN = "window.canary=1;alert(1)"
 EVIL = f"<script>{RUN}</script><img src=x onerror='{RUN}'>"

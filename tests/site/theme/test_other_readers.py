@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pages.screenshots import serving
 from tests.site.reader import OpenReader, Reader
-from tests.site.serving import serving
 
 PAGES = [
     "",

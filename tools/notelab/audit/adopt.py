@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.atomic_write import write_files
 from notelab.audit import baseline
 from notelab.audit.mentions import find_mentions
 from notelab.audit.reading_date import Reached, Reading, make_reading, rank_commits
@@ -20,6 +19,7 @@ from notelab.book.workbook import CheckSession, Workbook, open_views
 from notelab.check import check_book
 from notelab.commands import pinning
 from notelab.errors import NotelabError, display_path
+from notelab.files import write_files
 from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, Lab, load, repository_root

@@ -14,11 +14,11 @@ from notelab.audit.mentions import BESIDE, Mention, find_mentions
 from notelab.audit.repository import Repository, open_repository
 from notelab.cited.nearest_range import find_symbols
 from notelab.errors import NotelabError, display_path
+from notelab.files import read_regular
 from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates, move_with_label, replace
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import is_only_a_word
-from notelab.regular_files import read_regular
 from notelab.repin.changes import Place
 from notelab.sources.suggest_paths import has_kin
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from notelab.atomic_write import write_files
 from notelab.errors import NotelabError, display_path
+from notelab.files import write_files
 from notelab.finding import Finding
 from notelab.lab.lab_file import read_limited
 

@@ -48,10 +48,10 @@ def audit(
 
     Each is dated by blame, and its text is carried to HEAD of its own repository.
     """
-    from notelab.atomic_write import write_files
     from notelab.audit.audit import audit_document, rewrite
     from notelab.audit.judge import State
     from notelab.errors import NotelabError, display_path
+    from notelab.files import write_files
     from notelab.report.formats import format_json
 
     if ref and writing:

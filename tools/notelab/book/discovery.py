@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from notelab.errors import NotelabError, did_you_mean, display_path
+from notelab.files import read_regular
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
 from notelab.lab import pages as lab_pages
@@ -13,7 +14,6 @@ from notelab.lab.lab import LAB_FILE, Lab, repository_root
 from notelab.lab.pins import HEAD
 from notelab.lines import split_lines
 from notelab.page import results_page
-from notelab.regular_files import read_regular
 
 _LONGEST_IGNORE = 1_000_000  # bytes
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}

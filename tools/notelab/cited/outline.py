@@ -1,19 +1,62 @@
 """The outline of a cited file: its symbols, its statements and the names on each line.
 
 An outline is computed once and cached by blob id. A file whose language has no reader, or whose
-reader can't parse it, has only lines and the names on them.
+reader can't parse it, has only lines and the names on them. Text is decoded as UTF-8, or as the
+encoding that a Python file declares.
 """
 
+import codecs
+import io
+import re
 import sys
+import tokenize
 from codecs import BOM_UTF8
 
 import msgspec
 
-from notelab.cited.decoding import PYTHON, UndecodedError, as_utf8, text_of
 from notelab.cited.structure import CLASS, FUNCTION, Rows, Structure, Symbol
+from notelab.errors import NotelabError
 from notelab.lines import is_anchor, names_in, split_lines
 
 __all__ = ["CLASS", "FUNCTION", "Outline", "Symbol", "of_file"]
+
+
+PYTHON = (".py", ".pyi")
+# Only encodings that editors write are read. A declaration may also name other codecs (`punycode`,
+# `unicode_escape`), and some of these take quadratic time or create line feeds.
+_WRITTEN = re.compile(r"utf-8|ascii|iso8859|latin|cp\d|koi8|mac|gb|big5|euc|shift|johab|tis-|hp-")
+
+
+class UndecodedError(NotelabError):
+    """A file can't be decoded as its language would decode it; the message says why."""
+
+
+def text_of(path: str, data: bytes) -> str:
+    """Return a file's text with the line feeds of its bytes, and without a byte order mark.
+
+    Raises:
+        UndecodedError: a Python file isn't in the encoding that it declares, or that encoding is
+            not supported.
+    """
+    if not path.endswith(PYTHON):
+        return as_utf8(data)
+    try:
+        declared, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        if not _WRITTEN.match(codecs.lookup(declared).name):
+            raise UndecodedError(f"it declares the encoding {declared}, which is not read here")
+        text = data.decode(declared)
+    except (SyntaxError, LookupError) as fault:  # the encoding is unknown or is no text encoding
+        raise UndecodedError(f"its encoding can't be read ({fault})") from None
+    except UnicodeError as fault:
+        raise UndecodedError(f"it is not in the encoding that it declares ({fault})") from None
+    if text.count("\n") != data.count(b"\n"):
+        raise UndecodedError(f"in the encoding that it declares, {declared}, its lines differ")
+    return text
+
+
+def as_utf8(data: bytes) -> str:
+    """Decode bytes as UTF-8 without a byte order mark; invalid bytes are replaced."""
+    return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True):

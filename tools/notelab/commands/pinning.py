@@ -4,11 +4,11 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.atomic_write import write_files
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import RelockResult, lock_path, relock
 from notelab.book.workbook import CheckSession, Workbook, open_lab, open_labs, reload
 from notelab.errors import display_path
+from notelab.files import write_files
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE

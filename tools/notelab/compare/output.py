@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from notelab.atomic_write import write_files
 from notelab.compare.choices import Choice, Comparison, Pair
 from notelab.errors import NotelabError, display_path, sanitize
+from notelab.files import write_files
 
 PAGE = "comparison.md"
 _MARK = "<!-- written by shardbook compare --page; each run replaces it -->"

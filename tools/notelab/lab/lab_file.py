@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from notelab.errors import NotelabError, did_you_mean, display_path
-from notelab.regular_files import read_regular
+from notelab.files import read_regular
 
 _MAX_BYTES = 1_000_000
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from notelab.errors import NotelabError, display_path
+from notelab.files import kind_of, read_regular
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
-from notelab.regular_files import kind_of, read_regular
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"

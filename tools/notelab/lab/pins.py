@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from notelab.errors import NotelabError, display_path
+from notelab.files import read_regular
 from notelab.lab.lab_file import SourceTable
 from notelab.lines import split_lines
-from notelab.regular_files import read_regular
 from notelab.sources.answers import WORKTREE
 
 HEAD = "HEAD"  # in place of a pin file: the source is the working tree

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.files import read_regular
 from notelab.lab import pages
-from notelab.regular_files import read_regular
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
 _MOST = 1 << 30  # bytes of an input: none of a page that people read is longer

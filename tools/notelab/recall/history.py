@@ -16,8 +16,8 @@ import msgspec
 from filelock import FileLock
 from msgspec import Meta
 
-from notelab.atomic_write import write_files
 from notelab.errors import NotelabError
+from notelab.files import write_files
 from notelab.report.terminal import say
 
 GRADES = ("again", "hard", "good", "easy")  # as fsrs counts them, from 1

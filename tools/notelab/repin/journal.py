@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.atomic_write import write_files
 from notelab.errors import NotelabError, display_path
+from notelab.files import write_files
 
 JOURNAL = ".shardbook-repin.json"
 Files = dict[str, bytes]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from notelab.cited import grammars
-from notelab.cited.decoding import PYTHON
+from notelab.cited.outline import PYTHON
 from notelab.lines import names_in, split_lines
 from notelab.repin.candidates import Candidate
 from notelab.repin.changes import Place

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from notelab.atomic_write import write_files
 from notelab.cache import DiskCache, cache_key, get_decoded
+from notelab.files import write_files
 from notelab.sources.answers import MAX_FILE_BYTES
 
 MINUTES = 10  # during which a failure is believed; `shardbook fetch` asks again at once

@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from notelab.regular_files import read_regular
+from notelab.files import read_regular
 from notelab.sources.answers import (
     MAX_FILE_BYTES,
     Answers,
