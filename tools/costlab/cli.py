@@ -191,15 +191,15 @@ def claims(file: Path | None, output_format: str) -> int:
 
     By default on this machine's last result, or the reference.
     """
-    from costlab.judge import lab_verdicts
+    from costlab.judge import judge
 
     result = _result(file)
-    verdicts = lab_verdicts.verdicts(result)
+    verdicts = judge.verdicts(result)
     if output_format == "json":
         options.write_json(verdicts)
     else:
-        lab_verdicts.show(verdicts)
-    differing = lab_verdicts.differences_from_reference(result)
+        judge.show(verdicts)
+    differing = judge.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
         _report_reason(line)

@@ -17,8 +17,8 @@ from costlab import cli
 from costlab.implementations import rounds
 from costlab.publish import kernels_page
 from costlab.record import provenance
+from costlab.record.options import Settings
 from costlab.record.result import Result, Section, save
-from costlab.record.settings import Settings
 from costlab.record.words import Words
 from costlab.run.progress import Plain
 from costlab.run.run import Run

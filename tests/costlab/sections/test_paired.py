@@ -18,7 +18,7 @@ from costlab.record.result import Metric, load
 from costlab.record.words import say
 from costlab.sections import sweep_check
 from costlab.sections.fully_sharded import fully_sharded
-from costlab.sections.tensor_parallel.tp_metrics import PARTS, metrics
+from costlab.sections.tp_metrics import PARTS, metrics
 from tests.costlab.tiny_run import LAB
 
 # A machine that is three times as slow in some rounds, and not in the same for all percentiles.

@@ -22,9 +22,8 @@ import pytest
 import torch
 
 from costlab.publish.kernels_page import MEASURED, fill
-from costlab.record.options import ROOT
+from costlab.record.options import ROOT, Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from costlab.record.options import Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from tests.site.benchmark.test_weight import REPOSITORY, fill_table, weigh_first_load
 from tests.site.places import Place, list_places
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from costlab.record.options import Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from tests.site.places import Place, list_places
 from tests.site.reader import Reader
 from tests.site.serving import copy_workbook, seconds_to_page, serve_live

@@ -46,7 +46,7 @@ def fit(
     beyond them its lines may be believed.
     """
     from costlab.external_sweeps import fitted, sweep_file
-    from costlab.sections.fit.piecewise import LEAST
+    from costlab.sections.piecewise import LEAST
 
     read = sweep_file.read(file, operation)
     sweeps = read.measured

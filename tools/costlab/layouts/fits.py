@@ -10,8 +10,7 @@ import click
 
 from costlab.layouts import memory
 from costlab.layouts.model import LayoutError, Model, Plan, check, layers_of_stages
-from costlab.layouts.model_config import PROGRAMS
-from costlab.layouts.options import layout_options, parse_measured, read_layout
+from costlab.layouts.model_config import PROGRAMS, layout_options, parse_measured, read_layout
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
 from costlab.record.options import write_json
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from costlab.layouts import learn, step_time
 from costlab.layouts.model import LayoutError, refuse
-from costlab.layouts.options import layout_options, parse_measured, read_layout
+from costlab.layouts.model_config import layout_options, parse_measured, read_layout
 from costlab.layouts.runs import BITS, CARDS, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 from costlab.record.options import write_json

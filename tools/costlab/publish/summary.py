@@ -45,10 +45,10 @@ def show(result: Result, *, whole: bool) -> None:
         if len(metrics) > MANY:
             say(f"  … and {len(metrics) - MANY} more in the file")
     if whole:
-        from costlab.judge import lab_verdicts
+        from costlab.judge import judge
 
         say("\n[bold]claims[/]")
-        lab_verdicts.show(lab_verdicts.verdicts(result))
+        judge.show(judge.verdicts(result))
 
 
 def _reference() -> Mapping[str, Metric]:

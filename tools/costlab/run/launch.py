@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from costlab.record.options import Settings
 from costlab.record.result import Item, Load, Metric
-from costlab.record.settings import Settings
 from costlab.run.rank import Place, work
 
 if TYPE_CHECKING:

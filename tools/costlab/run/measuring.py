@@ -13,9 +13,9 @@ import click
 import msgspec
 
 from costlab.record import noise, options, samples
+from costlab.record.options import Settings
 from costlab.record.provenance import MACHINE, cores, provenance
 from costlab.record.result import Result, load
-from costlab.record.settings import Settings
 from costlab.run import progress, torchrun
 from costlab.run.run import Run
 from costlab.sections import plan

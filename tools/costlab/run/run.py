@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from costlab.record import noise, options, samples
+from costlab.record.options import Budget, Settings
 from costlab.record.result import Launch, Load, Metric, Result, ResultError, Section, save
-from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import over_launches
 from costlab.run import launch, torchrun
 from costlab.run.launch import LaunchError, defer_interrupts

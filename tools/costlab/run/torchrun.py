@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.run.launch import TIMEOUT, LaunchError, Measure, Progress
 from costlab.run.rank import BACKENDS, describe_fault, in_a_line
 

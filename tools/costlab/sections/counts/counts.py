@@ -8,8 +8,8 @@ on the wire depends on the machine.
 
 from collections.abc import Iterator
 
+from costlab.record.options import Settings
 from costlab.record.result import Item
-from costlab.record.settings import Settings
 from costlab.sections.counts import (
     count_all_reduce,
     count_context,

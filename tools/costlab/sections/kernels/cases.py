@@ -20,8 +20,8 @@ import click
 import msgspec
 
 from costlab.record.names import Name
+from costlab.record.options import Settings
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Settings
 from costlab.record.words import Words
 from costlab.sections.metrics import ratio, timed
 from costlab.sections.plan import Plan
