@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
-from shardlab.layers.draw import keyed_normal
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
-from shardlab.layers.init import Init
+from shardlab.layers.init import Init, keyed_normal
 from shardlab.layers.sharding import sharding_of, whole
 from tests.shardlab.pool import on_ranks
 from tests.shardlab.reference import relative_error

@@ -26,7 +26,7 @@ from costlab.record.result import Metric
 from shardlab.comm import Axis, Pending, World
 from shardlab.comm.axis import Kind
 from shardlab.fsdp import FSDP
-from shardlab.fsdp.tensors import on_gradient
+from shardlab.fsdp.backward import on_gradient
 
 HIDDEN = 512
 UNTIMED = 3  # steps before it: the order of units is known after the first
