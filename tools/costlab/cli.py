@@ -19,7 +19,7 @@ from costlab.layouts.fits import command as fits
 from costlab.layouts.predict import command as predict
 from costlab.record import options
 from costlab.sections import plan
-from costlab.sections.kernels.command import kernels
+from costlab.sections.kernels import kernels
 
 if TYPE_CHECKING:
     from costlab.record.result import Result
@@ -216,7 +216,7 @@ def report(file: Path | None, adopt: bool) -> int:
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
-    from costlab.publish import generate, quotes, summary
+    from costlab.publish import generate, summary
 
     result = _result(file)
     if not adopt:
@@ -225,7 +225,7 @@ def report(file: Path | None, adopt: bool) -> int:
         return 0
     for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):
         click.echo(options.relative(path))
-    for change in quotes.update(options.LAB, options.pages()):
+    for change in generate.update(options.LAB, options.pages()):
         click.echo(str(change).replace(f"{options.ROOT}/", ""))
     return 0
 

@@ -68,7 +68,7 @@ def load(name: str) -> Plan:
         SectionError: no such section, or its code or what it needs is not installed.
     """
     if name.startswith("kernels."):
-        from costlab.sections.kernels.cases import cases  # which are made of plans
+        from costlab.sections.kernels import cases  # which are made of plans
 
         return cases()[name.removeprefix("kernels.")].plan
     if name not in MODULES:
