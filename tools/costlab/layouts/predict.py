@@ -14,15 +14,12 @@ from click.core import ParameterSource
 from costlab.layouts import learn, step_time
 from costlab.layouts.model import LayoutError, refuse
 from costlab.layouts.model_config import layout_options, parse_measured, read_layout
-from costlab.layouts.runs import BITS, CARDS, RECOMPUTE, STACKS, Run
+from costlab.layouts.runs import BITS, CARDS, LAYOUT, MODEL, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 from costlab.record.options import write_json
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary", "gated",
-         "experts", "top_k")  # fmt: skip
-LAYOUT = ("tensor", "stages", "chunks", "context", "expert", "zero", "micro_batch", "recompute")
 # A layout that any batch and any model has, as the start of a search.
 ANY = {"tensor": 1, "stages": 1, "chunks": 1, "context": 1, "expert": 1, "micro_batch": 1,
        "global_batch": None, "recompute": "none"}  # fmt: skip
