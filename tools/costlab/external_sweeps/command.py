@@ -73,7 +73,7 @@ def fit(
 
 def _show(fitted: Fitted) -> None:
     from costlab.record.quantity import format_value, per_cent
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     say = console().print
     least, largest_size = format_value(fitted.sizes[0], "B"), format_value(fitted.sizes[-1], "B")

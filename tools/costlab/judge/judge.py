@@ -22,8 +22,7 @@ from costlab.record import options
 from costlab.record.names import natural
 from costlab.record.quantity import format_metric, format_value
 from costlab.record.result import Metric, Result, load
-from costlab.record.terminal import tabulate
-from costlab.record.words import texts
+from costlab.record.words import tabulate, texts
 
 HOWS = texts("ways")
 MEANINGS = texts("meanings")

@@ -124,7 +124,7 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
 
 
 def _show(report: Mapping[str, Any]) -> None:
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     say = console().print
     room, colour = report["room"] / GIB, {"fits": "green", "does not fit": "red"}
@@ -151,7 +151,7 @@ def _show(report: Mapping[str, Any]) -> None:
 
 
 def _show_changes(title: str, changes: Sequence[Mapping[str, Any]]) -> None:
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     if not changes:
         return

@@ -205,7 +205,7 @@ def _read(card: str, named: dict[str, Any], seconds: float = 0) -> Run:
 
 
 def _show(step: Prediction) -> None:
-    from costlab.record.terminal import console
+    from costlab.record.words import console
 
     say = console().print
     say(f"[bold]{step.seconds:.3g} s[/] a step, {step.low:.3g} to {step.high:.3g} s "
@@ -217,7 +217,7 @@ def _show(step: Prediction) -> None:
 
 
 def _show_layouts(predictions: Sequence[Prediction]) -> None:
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     head = ("tensor", "stages", "expert", "micro-batch", "recompute", "GB", "s a step", "80 %",
             "most of it")  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from costlab.record import quantity
-from costlab.record.attribution import Attribution, attribute
+from costlab.record.quantity import Attribution, attribute
 from costlab.record.result import load
 from costlab.record.words import say
 

@@ -10,9 +10,9 @@ from costlab.publish import page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
 from costlab.publish.results_tables import COLUMNS, TABLES, Table, format_fields
 from costlab.record import quantity
-from costlab.record.attribution import OWNERS
-from costlab.record.attribution import attribute as belongs
 from costlab.record.noise import describe
+from costlab.record.quantity import OWNERS
+from costlab.record.quantity import attribute as belongs
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.words import say, texts
 from costlab.sections import sweep_check

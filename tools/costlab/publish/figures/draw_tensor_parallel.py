@@ -10,9 +10,8 @@ from typing import Any
 
 from costlab.publish.figures.draw_all_reduce import MARKS
 from costlab.publish.figures.plotting import Shade, Word, on, rows, spreads, width_factor
-from costlab.record.attribution import attribute
 from costlab.record.names import Name, Wanted
-from costlab.record.quantity import format_metric
+from costlab.record.quantity import attribute, format_metric
 from costlab.record.result import Metric
 
 _POINT: Wanted = {"topic": "tp", "what": ("speedup", "speedup-of-threads"), "ranks": 0}
