@@ -87,11 +87,6 @@ def test_each_comparison_has_a_metric_and_no_bound_that_somebody_chose() -> None
                 assert test.op in ("==", "!=") or not test.value or test.definition, claim.id
 
 
-def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
-    load_text(tmp_path, ONE)
-    load_text(tmp_path, CITED)
-
-
 INSTEAD = 'instead = { en = "It is true of c.", es = "Es cierto en d." }\n'
 
 
@@ -152,10 +147,9 @@ def test_every_count_that_a_claim_names_is_counted() -> None:
                 assert name in counts, f"claim {claim.number}"
 
 
-def test_citations_and_their_names_have_the_workbooks_form() -> None:
+def test_the_names_of_citations_have_the_workbooks_form() -> None:
     for claim in load(LAB / "claims.toml"):
         for cite in claim.cite:
-            assert re.fullmatch(r"[\w/.-]+\.py:L\d+(-L\d+)?", cite.lines)
             assert all(re.fullmatch(r"[A-Za-z_]\w+", name) for name in cite.names)
 
 
