@@ -15,8 +15,8 @@ try:
     from shardlab.data.blend import Blend
     from shardlab.data.build import Builder
     from shardlab.data.corpus import Corpus, DataError
+    from shardlab.data.encoding import Bytes
     from shardlab.data.samples import Recipe, Samples
-    from shardlab.data.text.encoding import Bytes
     from shardlab.grid.layout import Layout
 except ModuleNotFoundError as missing:
     sys.exit(

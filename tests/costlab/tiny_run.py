@@ -6,8 +6,8 @@ from functools import cache
 from importlib.metadata import files
 from pathlib import Path
 
+from costlab.record.options import Settings
 from costlab.record.result import Metric, Result, Section, save
-from costlab.record.settings import Settings
 from costlab.run import launch
 from costlab.sections.counts import counts
 

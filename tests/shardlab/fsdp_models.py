@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from shardlab.fsdp import FSDP
-from shardlab.fsdp.flat.parameter import FlatParameter
+from shardlab.fsdp.flat_parameter import FlatParameter
 
 HIDDEN, HEADS, LAYERS, VOCABULARY, SEQUENCE, BATCH = 8, 2, 3, 13, 4, 2
 

@@ -3,7 +3,7 @@
 A spawn with `import torch` costs seconds, a message to a living worker milliseconds. A body is a
 module-level function whose first argument is the rank's `World`. If a rank raises, or a body takes
 longer than its time, the whole pool is killed, and started again for the next test
-(`shardlab.parity.workers`).
+(`shardlab.parity.session`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from shardlab.parity import workers
+from shardlab.parity import session
 from tests.limits import LIMIT
 from tests.shardlab.default_device import on_default_device
 
@@ -43,7 +43,7 @@ def preload() -> None:
     multiprocessing.forkserver.ensure_running()
 
 
-class Pool(workers.Workers):
+class Pool(session.Workers):
     """Workers of one world size.
 
     Args:
@@ -53,7 +53,7 @@ class Pool(workers.Workers):
 
     def __init__(self, size: int, device: str = "cpu") -> None:
         super().__init__(size, join=join, settings=(device,), preload=PRELOAD)
-        workers.pickle = PICKLE  # type: ignore[attr-defined]
+        session.pickle = PICKLE  # type: ignore[attr-defined]
 
     def run(self, body: Callable[..., Any], *args: Any, timeout: float = LIMIT) -> list[Any]:
         """Run `body(world, *args)` on every rank; return what each returned, in rank order.
@@ -93,7 +93,7 @@ def join(port: int, rank: int, size: int, device: str) -> World:
 
     from shardlab.comm import World
 
-    workers.pickle = PICKLE  # type: ignore[attr-defined]
+    session.pickle = PICKLE  # type: ignore[attr-defined]
     torch.set_num_threads(1)
     gc.set_threshold(20_000)  # a collection every 700 objects took 4 % of the suite's time
     take_turns()

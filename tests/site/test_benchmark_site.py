@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from costlab.record.options import Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from pages.blocks import LANGUAGES, ROOT, fill_blocks, in_language, read_words, table
 from tests.site.places import Place, list_places
 from tests.site.reader import Reader

@@ -19,7 +19,7 @@ from costlab.layouts.fits import command as fits
 from costlab.layouts.predict import command as predict
 from costlab.record import options
 from costlab.sections import plan
-from costlab.sections.kernels.command import kernels
+from costlab.sections.kernels import kernels
 
 if TYPE_CHECKING:
     from costlab.record.result import Result
@@ -191,15 +191,15 @@ def claims(file: Path | None, output_format: str) -> int:
 
     By default on this machine's last result, or the reference.
     """
-    from costlab.judge import lab_verdicts
+    from costlab.judge import judge
 
     result = _result(file)
-    verdicts = lab_verdicts.verdicts(result)
+    verdicts = judge.verdicts(result)
     if output_format == "json":
         options.write_json(verdicts)
     else:
-        lab_verdicts.show(verdicts)
-    differing = lab_verdicts.differences_from_reference(result)
+        judge.show(verdicts)
+    differing = judge.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
         _report_reason(line)
@@ -216,7 +216,7 @@ def report(file: Path | None, adopt: bool) -> int:
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
-    from costlab.publish import generate, quotes, summary
+    from costlab.publish import generate, summary
 
     result = _result(file)
     if not adopt:
@@ -225,7 +225,7 @@ def report(file: Path | None, adopt: bool) -> int:
         return 0
     for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):
         click.echo(options.relative(path))
-    for change in quotes.update(options.LAB, options.pages()):
+    for change in generate.update(options.LAB, options.pages()):
         click.echo(str(change).replace(f"{options.ROOT}/", ""))
     return 0
 

@@ -15,10 +15,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.run import launch
-from costlab.sections.collectives.operation import OPERATIONS, elements
+from costlab.sections.collectives.operations import OPERATIONS, elements
 from costlab.sections.collectives.point import Buffers, points_of
 from shardlab.comm import World
 

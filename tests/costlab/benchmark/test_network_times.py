@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from costlab.record.options import Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from pages.blocks import ROOT, fill_blocks
 from tests.costlab.network import lab
 from tests.costlab.network.namespaces import explain_lack

@@ -73,7 +73,7 @@ def run_fit(*arguments: str) -> tuple[int, str]:
 def test_what_is_printed_fits_a_terminal_and_warns_beyond(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("costlab.record.terminal.PIPED", 80)
+    monkeypatch.setattr("costlab.record.words.PIPED", 80)
     status, output = run_fit(str(log), "--at", "5M,1G,1024G")
     assert status == 0 and max(map(len, output.splitlines())) <= 80
     flat = " ".join(output.split())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from costlab.gpu_report import footprints, throughput
+from costlab.gpu_report import throughput
 from costlab.layouts.stack_memory import worst_rank
 from shardlab.comm import Axis
 from shardlab.gpt.model import GPT
@@ -38,10 +38,10 @@ def test_the_line_says_the_peak_and_what_of_it_is_the_steps_own() -> None:
 
 def test_the_models_of_the_memory_cases_have_the_parameters_that_fits_counts() -> None:
     """As they are drawn on the device: `to_empty` had untied embeddings that were counted once."""
-    for kind in footprints.KINDS.values():
-        config = footprints.configured(kind, 64, "cpu")
+    for kind in throughput.KINDS.values():
+        config = throughput.configured(kind, 64, "cpu")
         model = throughput.draw_model(config, torch.device("cpu"))
-        sizes, plan = footprints.described(config, 2, 64)
+        sizes, plan = throughput.described(config, 2, 64)
         parameters = sum(p.numel() for p in model.parameters())
         assert worst_rank(sizes, plan)["weights"] == 2 * parameters
     with pytest.raises(ValueError, match="to_empty unties them"):

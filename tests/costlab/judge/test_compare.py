@@ -11,7 +11,7 @@ import pytest
 from costlab.judge.compare import compare, show
 from costlab.record.names import Name, call, family_of
 from costlab.record.result import Load, Metric, Result, Section
-from costlab.sections.collectives.operation import OPERATIONS
+from costlab.sections.collectives.operations import OPERATIONS
 
 DATA = Path(__file__).parents[1] / "data"
 Slow = Callable[[Name], float]

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from costlab.judge import lab_verdicts
 from costlab.judge.claims_file import Case, Cite, Claim, Comparison, load
-from costlab.judge.judge import Verdict, judge
+from costlab.judge.judge import Verdict, differences_from_reference, judge
 from costlab.record.result import Metric, Result, Section, save
 from costlab.record.words import Words
 from tests.costlab.tiny_run import DATASETS, LAB, count_metrics, make_step
@@ -183,19 +182,12 @@ def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
     save(whole, tmp_path / "reference.json")
     monkeypatch.setattr("costlab.record.options.REFERENCE", tmp_path / "reference.json")
     without = [metric for name, metric in count_metrics().items() if "megatron" not in name]
-    assert (
-        lab_verdicts.differences_from_reference(
-            Result(sections={"counts": Section(metrics=without)})
-        )
-        == []
-    )
+    assert differences_from_reference(Result(sections={"counts": Section(metrics=without)})) == []
     wrong = [
         msgspec.structs.replace(metric, value=metric.value + 1)
         for metric in count_metrics().values()
     ]
-    differences = lab_verdicts.differences_from_reference(
-        Result(sections={"counts": Section(metrics=wrong)})
-    )
+    differences = differences_from_reference(Result(sections={"counts": Section(metrics=wrong)}))
     assert any(
         line.startswith("claim 1 (block-two-all-reduces-forward): refuted here")
         for line in differences

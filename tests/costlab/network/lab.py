@@ -16,8 +16,8 @@ from typing import Any
 
 from costlab.record.names import call
 from costlab.record.result import Metric
-from costlab.sections.fit.fit import carried, delays, sweeps
-from costlab.sections.fit.piecewise import one_line
+from costlab.sections.fit import carried, delays, sweeps
+from costlab.sections.piecewise import one_line
 from tests.costlab.network.namespaces import USEFUL, Wire, inside
 from tests.costlab.network.relay import Relay
 

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
-from costlab.sections.collectives import carrier, collectives
-from costlab.sections.collectives.operation import ITEM, OPERATIONS, elements
+from costlab.sections.collectives import collectives, operations
+from costlab.sections.collectives.operations import ITEM, OPERATIONS, elements
 from shardlab.comm import World
 from tests.limits import LIMIT
 
@@ -34,7 +34,7 @@ def main() -> None:
     rank = int(os.environ["RANK"])
     # The bench, cut down to what is asked here: over gloo alone, and few repeats, for a wire whose
     # times are set by what it was given and not by a scheduler.
-    carrier.links = lambda world: ("gloo",)  # type: ignore[assignment]
+    operations.links = lambda world: ("gloo",)  # type: ignore[assignment]
     collectives.BUDGET["quick"] = 0.0  # as few rounds as it ever makes
     collectives.TRAIN, collectives.SEVERAL, collectives.WARMUP = 0, 4096, 1
     world: World | None = None
@@ -64,7 +64,7 @@ def _obey(order: dict[str, Any], world: World) -> dict[str, Any]:
         x = torch.ones(operation.brings(count, world.size))
         y = torch.ones(operation.gets(count, world.size))
         for _ in range(CALLS):
-            carrier.calls(world, "gloo")[operation.name](x, y)
+            operations.calls(world, "gloo")[operation.name](x, y)
         return {"asked": count * ITEM * CALLS}
     collectives.OPERATIONS = {name: OPERATIONS[name] for name in order["operations"]}
     settings = Settings(ranks=world.size, sizes=tuple(order["sizes"]))

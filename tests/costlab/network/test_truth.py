@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from costlab.sections.collectives.operation import OPERATIONS
-from costlab.sections.fit.fit import carried
+from costlab.sections.collectives.operations import OPERATIONS
+from costlab.sections.fit import carried
 from tests.costlab.network import lab
 from tests.costlab.network.namespaces import explain_lack
 

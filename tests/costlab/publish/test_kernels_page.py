@@ -13,7 +13,7 @@ from costlab.record import samples
 from costlab.record.result import Load, Result, Section, load
 from costlab.record.statistics import over_launches
 from costlab.record.words import Words, say
-from costlab.sections.kernels.cases import Case, Column, Goal, cases
+from costlab.sections.kernels import Case, Column, Goal, cases
 
 DOCS = kernels_page.PAGES["en"].parent
 PAGE = "before\n<!-- measured: step -->\nold\n<!-- /measured: step -->\nafter\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costlab.publish import quotes
+from costlab.publish import generate
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_quoted_number_becomes_its_rows_in_its_language(lab: Path) -> None:
     text = f"slower by [1.2×](35-costs/RESULTS{{}}.md#{row}), said [twice](x.md#y)\n"
     english = write_page(lab, "first\n" + text.format(""))
     spanish = write_page(lab, text.format(".es"), "note.es.md")
-    first, second = quotes.update(lab, [english, spanish])
+    first, second = generate.update(lab, [english, spanish])
     assert english.read_text("utf-8") == "first\n" + text.format("").replace("1.2×", "1.31×")
     assert spanish.read_text("utf-8") == text.format(".es").replace("1.2×", "1.31×")
     assert str(first) == f"{english}:2 quotes tp-h128-slowdown-shardlab-gloo: 1.2×, now 1.31×"
@@ -44,6 +44,6 @@ def test_what_is_right_or_has_no_row_stays(lab: Path) -> None:
     )
     path = write_page(lab, text)
     before = path.stat().st_mtime_ns
-    assert quotes.update(lab, [path]) == []
+    assert generate.update(lab, [path]) == []
     assert path.read_text("utf-8") == text
     assert path.stat().st_mtime_ns == before

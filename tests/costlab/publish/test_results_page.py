@@ -13,7 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from costlab.publish import page, results_page
-from costlab.publish.figures import draw_shares, figures
+from costlab.publish.figures import draw_tensor_parallel, figures
 from costlab.publish.figures.plotting import Shade
 from costlab.publish.generate import candidates, generate
 from costlab.publish.results_tables import TABLES
@@ -80,7 +80,7 @@ def make_points() -> list[Metric]:
     metrics.append(Metric(id=f"{start}.bubble-theory", value=1 / 9, unit="share", how="derived"))
     metrics += [
         Metric(id=f"tp.h128.share.{part}.shardlab.gloo", value=0.2, unit="share", how="derived")
-        for part in draw_shares.PARTS
+        for part in draw_tensor_parallel.PARTS
     ]
     metrics.append(Metric(id="some.thing-new", value=3.5, unit="s", how="modelled"))
     metrics.append(

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from costlab.publish import page, results_page
-from costlab.record.attribution import Attribution, attribute
+from costlab.record.quantity import Attribution, attribute
 from costlab.record.result import Metric, load
 from costlab.record.statistics import over_launches
 from tests.costlab.tiny_run import LAB, ROOT

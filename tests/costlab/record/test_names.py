@@ -8,7 +8,7 @@ from costlab.publish.kernels_page import read
 from costlab.publish.results_page import REFERENCE
 from costlab.record.names import FIELDS, FORMS, Name, call, family_of, parse
 from costlab.record.result import load
-from costlab.sections.kernels.cases import cases
+from costlab.sections.kernels import cases
 from tests.costlab.tiny_run import LAB
 
 COMMITTED = [

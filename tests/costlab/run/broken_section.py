@@ -5,8 +5,8 @@ import signal
 import threading
 from collections.abc import Iterator
 
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
 from shardlab.comm import World
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.run import launch
 from costlab.run.launch import LaunchError
 from shardlab.comm import World

@@ -12,18 +12,16 @@ from costlab.judge.claims_file import Case, Claim, Comparison
 from costlab.judge.compare import compare
 from costlab.judge.judge import judge, machine
 from costlab.record import options
+from costlab.record.options import Budget, Settings
 from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section
-from costlab.record.settings import Budget, Settings
 from costlab.record.words import Words
 from costlab.run import measuring
 from costlab.run.progress import Plain
 from costlab.run.run import Run
-from costlab.sections import pipeline
+from costlab.sections import one_gpu, pipeline, tensor_parallel
 from costlab.sections.fully_sharded import fully_sharded
-from costlab.sections.one_gpu import one_gpu
 from costlab.sections.plan import Plan
-from costlab.sections.tensor_parallel import tensor_parallel
 
 SETTINGS = Settings(device="cuda", ranks=1)
 PROVENANCE: dict[str, Any] = {"processor": "a processor", "cores": 8, "gpus": ["a GPU"]}

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from costlab.publish import summary
-from costlab.record import samples
-from costlab.record import settings as record_settings
+from costlab.record import options, samples
 from costlab.record.names import Name
+from costlab.record.options import Settings
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
-from costlab.record.settings import Settings
 from costlab.run import launch, measuring
 from costlab.run.progress import Plain
 from costlab.run.run import Run
@@ -181,7 +180,7 @@ class Clock:
 def timed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Measure sections whose launches take given seconds; each has four rounds, or is cut short."""
     path, clock = tmp_path / "one.json", Clock()
-    monkeypatch.setattr(record_settings.time, "perf_counter", clock.perf_counter)
+    monkeypatch.setattr(options.time, "perf_counter", clock.perf_counter)
 
     def run(
         launches: dict[str, list[float]], *, minutes: float, before: Result | None = None,
@@ -282,7 +281,7 @@ def test_a_run_estimates_its_end_and_says_what_was_cut_short(timed_run: Any) -> 
 def test_the_estimate_knows_the_pace_and_the_budget(
     settings: Settings, usual: float, pace: float, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_settings.time, "perf_counter", lambda: 5.0)
+    monkeypatch.setattr(options.time, "perf_counter", lambda: 5.0)
     at_ten = SimpleNamespace(now=lambda: datetime(2026, 11, 26, 10, 0))
     monkeypatch.setattr("costlab.run.run.datetime", at_ten)
     run = Run(settings, None, Plain(io.StringIO()), {}, pace=pace)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from costlab.record.names import call
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.run import launch
 from costlab.run.launch import LaunchError
 from costlab.sections import device_clock
-from costlab.sections.collectives import carrier, collectives, point
-from costlab.sections.collectives.operation import OPERATIONS
+from costlab.sections.collectives import collectives, operations, point
+from costlab.sections.collectives.operations import OPERATIONS
 from shardlab.comm import World
 
 SIZES = (1 << 10, 12 << 10, 1 << 16)
@@ -58,7 +58,7 @@ def test_speeds_are_size_over_time(metrics: dict[str, Metric]) -> None:
 
 def measure_wrong_results(world: World, settings: Settings) -> Iterator[Metric | str]:
     """Run the section over a link that gives one rank a wrong result of one operation."""
-    true = carrier.calls
+    true = operations.calls
 
     def calls(world: World, link: str) -> dict[str, object]:
         def all_to_all(x: torch.Tensor, y: torch.Tensor) -> None:
@@ -68,7 +68,7 @@ def measure_wrong_results(world: World, settings: Settings) -> Iterator[Metric |
 
         return {**true(world, link), "all_to_all": all_to_all}
 
-    carrier.calls = calls  # type: ignore[assignment]
+    operations.calls = calls  # type: ignore[assignment]
     yield from measure_quickly(world, settings)
 
 
@@ -114,8 +114,8 @@ def test_enqueued_calls_are_timed_together_over_rotating_buffers(
     world: Any = SimpleNamespace(size=2, rank=0, device=torch.device("cpu"))
     addresses: list[int] = []
     call = {"all_reduce": lambda x, _: addresses.append(x.data_ptr())}
-    monkeypatch.setattr(carrier, "calls", lambda *_: call)
-    monkeypatch.setattr(carrier, "starts", lambda *_: call)
+    monkeypatch.setattr(operations, "calls", lambda *_: call)
+    monkeypatch.setattr(operations, "starts", lambda *_: call)
     monkeypatch.setattr(device_clock, "seconds", lambda _, queue: queue() or 40.0)
     operation = OPERATIONS["all_reduce"]
     buffers = point.Buffers(1024, world.device)

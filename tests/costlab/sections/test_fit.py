@@ -15,8 +15,8 @@ from scipy.special import stdtrit
 
 from costlab.record.names import call
 from costlab.record.result import Metric
-from costlab.sections.fit.fit import carried, delays, derive, sweeps, unseen
-from costlab.sections.fit.piecewise import interval, one_line, piecewise
+from costlab.sections.fit import carried, delays, derive, sweeps, unseen
+from costlab.sections.piecewise import interval, one_line, piecewise
 
 SIZES = [1 << power for power in range(10, 27)]
 DATA = Path(__file__).parents[1] / "data"

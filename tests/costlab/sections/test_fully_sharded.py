@@ -14,10 +14,10 @@ import torch
 from costlab.implementations import fsdp as contestants
 from costlab.implementations.fsdp import Training
 from costlab.implementations.rounds import Rounds
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.sections.breakdown import SilentAxis
-from costlab.sections.fully_sharded import footprint, fully_sharded, largest, timeline
+from costlab.sections.fully_sharded import footprint, fully_sharded, timeline
 from costlab.sections.fully_sharded.footprint import LiveBytes, Model
 from costlab.sections.fully_sharded.timeline import Span
 from shardlab.comm import World
@@ -160,18 +160,18 @@ def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
 
 
 def test_the_largest_model_fits_and_the_next_does_not() -> None:
-    card = largest.CARDS["80GiB"]
-    model = largest.largest(lambda model: footprint.sharded(model, 1) <= card)
-    hidden = model.root // largest.VOCAB
+    card = footprint.CARDS["80GiB"]
+    model = footprint.largest(lambda model: footprint.sharded(model, 1) <= card)
+    hidden = model.root // footprint.VOCAB
     assert (
         footprint.sharded(model, 1)
         <= card
-        < footprint.sharded(largest.family(hidden + largest.STEP), 1)
+        < footprint.sharded(footprint.family(hidden + footprint.STEP), 1)
     )
 
 
 def test_sharding_over_eight_cards_holds_a_larger_model() -> None:
-    metrics = {metric.id: metric for metric in largest.metrics()}
+    metrics = {metric.id: metric for metric in footprint.largest_models()}
     alone, eight = (metrics[f"fsdp.largest.{n}.80GiB"].value for n in ("replicated", "sharded-8"))
     assert 4 < eight / alone < 8  # not eight times: some parameters are whole at any moment
     assert all(metric.how == "modelled" for metric in metrics.values())

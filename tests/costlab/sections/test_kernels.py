@@ -17,13 +17,13 @@ from costlab import cli
 from costlab.implementations import rounds
 from costlab.publish import kernels_page
 from costlab.record import provenance
+from costlab.record.options import Settings
 from costlab.record.result import Result, Section, save
-from costlab.record.settings import Settings
 from costlab.record.words import Words
 from costlab.run.progress import Plain
 from costlab.run.run import Run
-from costlab.sections.kernels import cases
-from costlab.sections.kernels.cases import Case, Column
+from costlab.sections import kernels
+from costlab.sections.kernels import Case, Column
 from shardlab.comm import World
 
 
@@ -43,7 +43,7 @@ CASE = Case(
 
 @pytest.fixture
 def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "cases", lambda: {"idle": CASE})
+    monkeypatch.setattr(kernels, "cases", lambda: {"idle": CASE})
 
 
 @pytest.mark.ci
@@ -83,7 +83,7 @@ def test_contestants_whose_losses_differ_are_not_compared() -> None:
         rounds.agree({"a": 1.0, "c": None, "b": 1.1}, 1e-4)
 
 
-@pytest.mark.parametrize("case", cases.cases().values(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", kernels.cases().values(), ids=lambda case: case.name)
 def test_a_case_names_its_contestants_and_rows_alike(case: Case) -> None:
     contestants = [column.contestant for column in case.columns]
     names = {case.step(case.rows[0], column).id for column in case.columns}
@@ -98,7 +98,7 @@ def test_a_case_names_its_contestants_and_rows_alike(case: Case) -> None:
 def test_the_cases_are_listed_in_the_order_of_the_page() -> None:
     outcome = CliRunner().invoke(cli.bench, ["kernels", "--list"])
     listed = [line.split()[0] for line in outcome.output.splitlines()]
-    assert listed == list(cases.cases())
+    assert listed == list(kernels.cases())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def publishing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Let a run of one case find that it is all measured; return what was published."""
     published: list[Any] = []
     other = msgspec.structs.replace(CASE, name="other")
-    monkeypatch.setattr(cases, "cases", lambda: {"other": other, "idle": CASE})
+    monkeypatch.setattr(kernels, "cases", lambda: {"other": other, "idle": CASE})
     monkeypatch.setattr(provenance, "_output", lambda *_: "")
     monkeypatch.setattr(kernels_page, "publish", lambda result, case: published.append(case.name))
     monkeypatch.setattr(kernels_page, "render", lambda *_: "a table")

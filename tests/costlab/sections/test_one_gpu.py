@@ -12,9 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from costlab.record.settings import Settings
-from costlab.sections import device_clock
-from costlab.sections.one_gpu import one_gpu
+from costlab.record.options import Settings
+from costlab.sections import device_clock, one_gpu
 
 CPU = torch.device("cpu")
 CACHE = 20_000  # bytes

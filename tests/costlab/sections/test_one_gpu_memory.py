@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from costlab.publish.results_tables import TABLES
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
-from costlab.sections import device_clock
-from costlab.sections.one_gpu import copy_overlap, memory, one_gpu
+from costlab.sections import device_clock, one_gpu, one_gpu_memory
 from shardlab.comm import World
 
 CPU = torch.device("cpu")
@@ -33,7 +32,7 @@ def test_a_copys_hidden_share_is_what_running_both_saves_of_the_shorter(
         return both if result is None else 10.0 if result == "product" else 4.0
 
     monkeypatch.setattr(device_clock, "seconds", seconds)
-    metrics = list(copy_overlap.metrics(CPU, 16, product, rounds=3, seed=0))
+    metrics = list(one_gpu_memory.hidden_copies(CPU, 16, product, rounds=3, seed=0))
     assert [metric.id for metric in metrics] == [
         "gpu.h16.hidden-copy.device",
         "gpu.h16.hidden-copy.host",
@@ -62,14 +61,14 @@ def test_on_a_gpu_the_copy_has_a_stream_of_its_own_and_both_are_waited_for(
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: stream("main"))
     monkeypatch.setattr(torch.cuda, "stream", on)
     gpu = torch.device("cuda", 0)
-    copy_overlap._both(gpu, lambda: done.append("product"), lambda: done.append("copy"))()
+    one_gpu_memory._both(gpu, lambda: done.append("product"), lambda: done.append("copy"))()
     begun = ["side waits for main", "on side", "copy", "back"]
     assert done == [*begun, "product", "main waits for side"]
 
 
 def test_copies_between_kinds_of_device_are_counted_and_no_others() -> None:
     on_meta, on_cpu = torch.empty(6, device="meta"), torch.zeros(3)
-    with memory.Copied() as copied:
+    with one_gpu_memory.Copied() as copied:
         on_meta[:3].copy_(on_cpu)
         on_cpu.to("meta", torch.float64)
         on_cpu.clone().add_(on_cpu.to(torch.float64))

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from costlab.sections.collectives.operation import OPERATIONS, Pattern, elements
+from costlab.sections.collectives.operations import OPERATIONS, Pattern, elements
 
 CPU = torch.device("cpu")
 

@@ -11,14 +11,14 @@ from costlab.judge.claims_file import load as claims_of
 from costlab.judge.judge import examine
 from costlab.publish import results_page
 from costlab.publish.claims_page import text as claims_text
-from costlab.publish.figures import draw_speedup
+from costlab.publish.figures import draw_tensor_parallel
 from costlab.publish.figures.figures import translator
 from costlab.publish.figures.plotting import LIGHT, figure
 from costlab.record.result import Metric, load
 from costlab.record.words import say
 from costlab.sections import sweep_check
 from costlab.sections.fully_sharded import fully_sharded
-from costlab.sections.tensor_parallel.tp_metrics import PARTS, metrics
+from costlab.sections.tp_metrics import PARTS, metrics
 from tests.costlab.tiny_run import LAB
 
 # A machine that is three times as slow in some rounds, and not in the same for all percentiles.
@@ -145,9 +145,9 @@ def test_the_page_says_where_sweep_and_step_disagree_and_where_they_agree(langua
 
 def test_one_process_on_as_many_threads_is_drawn_beside_two_ranks() -> None:
     metrics = load(LAB / results_page.REFERENCE).metrics()
-    assert list(draw_speedup.lines(metrics)) == ["gloo", "shared-memory", "threads"]
+    assert list(draw_tensor_parallel.lines(metrics)) == ["gloo", "shared-memory", "threads"]
     with figure(LIGHT, width=7.2, height=4.6) as (_, axes):
-        draw_speedup.draw(axes, LIGHT, metrics, translator("en"))
+        draw_tensor_parallel.draw_speedup(axes, LIGHT, metrics, translator("en"))
         names = [text.get_text() for text in axes.get_legend().get_texts()]
         assert "one process, as many threads" in names and len(names) == 3
         assert axes.get_ylabel() == "speed-up over one process, one thread, on a CPU"

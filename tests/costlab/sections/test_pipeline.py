@@ -11,8 +11,8 @@ import pytest
 from costlab.implementations import bubble
 from costlab.implementations.rounds import Rounds
 from costlab.record.noise import NoiseMonitor
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.sections import pipeline
 from shardlab.comm import World
 from shardlab.pipeline.action import Backward, Forward, Span

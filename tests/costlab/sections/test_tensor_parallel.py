@@ -17,14 +17,13 @@ from costlab.implementations import tutor
 from costlab.implementations.rounds import Rounds
 from costlab.implementations.tp import Task
 from costlab.record.names import parse
+from costlab.record.options import Settings
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.record.statistics import over_launches
+from costlab.sections import tensor_parallel
 from costlab.sections.breakdown import Products, replay, watched
 from costlab.sections.metrics import ratio
-from costlab.sections.tensor_parallel import tensor_parallel
-from costlab.sections.tensor_parallel.crossover import crossover
-from costlab.sections.tensor_parallel.tp_metrics import PARTS
+from costlab.sections.tp_metrics import PARTS, crossover
 from shardlab.comm import Axis, World
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.pool import on_ranks

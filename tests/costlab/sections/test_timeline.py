@@ -12,8 +12,7 @@ import torch
 
 from costlab.implementations import tutor
 from costlab.sections.fully_sharded import timeline
-from costlab.sections.fully_sharded.timeline import Span
-from costlab.sections.fully_sharded.watched_axis import WatchedAxis
+from costlab.sections.fully_sharded.timeline import Span, WatchedAxis
 from shardlab.comm import World
 from tests.limits import LIMIT
 from tests.shardlab.pool import on_ranks

@@ -3,8 +3,8 @@
 import sys
 
 from costlab import cli
-from costlab.sections.kernels import command
-from costlab.sections.kernels.cases import Case
+from costlab.sections import kernels
+from costlab.sections.kernels import Case
 
 
 def print_request(names: list[str], *, whole: bool, **options: object) -> int:
@@ -21,5 +21,5 @@ def print_cases(cases: list[Case], **options: object) -> int:
 if __name__ == "__main__":
     sys.argv[0] = "tools/bench"
     cli._measure = print_request
-    command._measure = print_cases
+    kernels._measure = print_cases
     cli.main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costlab.layouts import memory, terms
+from costlab.layouts import memory
 from costlab.layouts.model import Model, Plan
 from costlab.layouts.model_config import FACTS
 
@@ -29,7 +29,7 @@ def make_plan(
 
 def count_layer(model: Model, plan: Plan) -> float:
     """Return the bytes that a layer keeps of a micro-batch, as the paper counts them."""
-    stored, _ = terms.kept_terms(model, plan, bool(model.experts))
+    stored, _ = memory.kept_terms(model, plan, bool(model.experts))
     return sum(memory.term_bytes(term, model, plan) for term in stored if term.key not in OF_ROWS)
 
 

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from shardlab.data.blend import Blend, greedy_order, normalize_weights
 from shardlab.data.build import Builder, parts
 from shardlab.data.corpus import DTYPES, Corpus
+from shardlab.data.encoding import FileTokenizer
 from shardlab.data.samples import Indices, Recipe, Samples, build_indices
-from shardlab.data.text.encoding import FileTokenizer
 from shardlab.data.writer import Writer
 from tests.shardlab.data.megatron_data import (
     BlendedMegatronDatasetBuilder,

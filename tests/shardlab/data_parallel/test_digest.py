@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab.data_parallel import digest as module
-from shardlab.data_parallel.digest import digest
+from shardlab.data_parallel import replicas as module
+from shardlab.data_parallel.replicas import digest
 
 ROW = module._ROW
 DTYPES = [

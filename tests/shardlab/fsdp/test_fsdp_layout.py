@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shardlab.comm import Axis
 from shardlab.fsdp import MixedPrecision, ShardingStrategy
-from shardlab.fsdp.flat.layout import ALIGNMENT, FlatLayout
+from shardlab.fsdp.flat_parameter import ALIGNMENT, FlatLayout
 from shardlab.fsdp.life_cycle import (
     GRADIENTS,
     PARAMETERS,
@@ -21,7 +21,7 @@ from shardlab.fsdp.life_cycle import (
     LifeCycle,
     ParameterState,
 )
-from shardlab.fsdp.placeholder import ShardedAttributeError, ShardedParameter
+from shardlab.fsdp.unit import ShardedAttributeError, ShardedParameter
 
 shapes = st.lists(st.lists(st.integers(0, 7), max_size=3), min_size=1, max_size=5)
 sizes = st.integers(1, 8)

@@ -14,7 +14,7 @@ from shardlab.fsdp import FSDP
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
-from shardlab.layers.draw import keyed_normal, seed_from
+from shardlab.layers.init import keyed_normal, seed_from
 from shardlab.layers.sharding import sharding_of
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=37, sequence=6)

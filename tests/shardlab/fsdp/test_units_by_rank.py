@@ -1,7 +1,7 @@
 """Ranks whose data decide which units and parameters they use: the same gradients, or an error.
 
 If `test_parameters_…` alone fails, look at the order of reductions and gathers (`backward.py`); if
-`test_ranks_…` fails, at the comparison of orders (`execution_order.py`).
+`test_ranks_…` fails, at the comparison of orders (`gathers.py`).
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from shardlab.comm import Axis, World
 from shardlab.data_parallel.gradient_norm import gradient_norm
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import partial_gradients
-from shardlab.layers.draw import keyed_normal
-from shardlab.layers.init import Init
+from shardlab.layers.init import Init, keyed_normal
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
 from tests.shardlab.pool import on_ranks

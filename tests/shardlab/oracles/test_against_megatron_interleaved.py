@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from costlab.implementations import megatron as mcore
-from costlab.implementations.megatron.stage import MegatronStage, forward_step
+from costlab.implementations.megatron.gpt import MegatronStage, forward_step
 from shardlab.comm import World
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import interleaved

@@ -12,9 +12,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from shardlab.comm import Axis, World
 from shardlab.pipeline.action import Backward, Forward, Receive, ScheduleError, Send
-from shardlab.pipeline.lockstep import with_exchanges
 from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward_one_backward
+from shardlab.pipeline.schedule import (
+    by_name,
+    forward_only,
+    gpipe,
+    one_forward_one_backward,
+    with_exchanges,
+)
 from tests.shardlab import pieces
 from tests.shardlab.default_device import on_default_device
 from tests.shardlab.difference import difference, differences, list_exceeding

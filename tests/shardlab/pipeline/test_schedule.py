@@ -39,9 +39,14 @@ from shardlab.pipeline.schedule import (
     one_forward_one_backward,
     zero_bubble,
 )
-from shardlab.proofs.schedules import picture
 from shardlab.proofs.schedules.__main__ import main
-from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules.timeline import (
+    bubble,
+    draw_mermaid,
+    draw_text,
+    peak_live,
+    simulate,
+)
 from tests.shardlab.properties import steady
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -266,11 +271,11 @@ def test_a_message_names_a_schedule_as_it_is_typed() -> None:
 
 def test_a_schedule_is_drawn_from_its_own_list() -> None:
     timeline = simulate(one_forward_one_backward(2, 3), backward=2)
-    assert picture.text(timeline) == (
+    assert draw_text(timeline) == (
         "stage 0  F0 F1 ·  ·  B0--- F2 B1--- ·  B2---\nstage 1  ·  F0 B0--- F1 B1--- F2 B2--- ·  ·"
     )
     with pytest.raises(ScheduleError, match="costs that are whole numbers"):
-        picture.text(simulate(one_forward_one_backward(2, 3), forward=0.5))
+        draw_text(simulate(one_forward_one_backward(2, 3), forward=0.5))
 
 
 @pytest.mark.parametrize(
@@ -278,8 +283,8 @@ def test_a_schedule_is_drawn_from_its_own_list() -> None:
 )
 def test_the_theory_page_shows_zb_h1_as_it_is_drawn(page: str) -> None:
     shown = (ROOT / "docs" / "theory" / page).read_text("utf-8")
-    assert picture.text(simulate(one_forward_one_backward(4, 6), backward=2)) in shown
-    assert picture.text(simulate(zero_bubble(4, 6))) in shown
+    assert draw_text(simulate(one_forward_one_backward(4, 6), backward=2)) in shown
+    assert draw_text(simulate(zero_bubble(4, 6))) in shown
     assert bubble(simulate(zero_bubble(4, 6))) == pytest.approx(1 / 7)
 
 
@@ -300,7 +305,7 @@ def test_mermaid_gets_a_section_a_stage_and_times_that_it_reads_alike_at_both_en
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "gantt" and "  dateFormat x" in lines
     assert lines[-3:] == ["  section stage 1", "  F0 : 1000, 2000", "  B0 : active, 2000, 3000"]
-    halves = picture.mermaid(simulate(one_forward_one_backward(2, 1), forward=0.5), "halves")
+    halves = draw_mermaid(simulate(one_forward_one_backward(2, 1), forward=0.5), "halves")
     assert halves.endswith("F0 : 500, 1000\n  B0 : active, 1000, 2000")
 
 

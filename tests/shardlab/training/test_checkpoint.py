@@ -24,7 +24,7 @@ from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.fsdp import FSDP
 from shardlab.fsdp import ShardingStrategy as S
-from shardlab.fsdp.flat.parameter import FlatParameter
+from shardlab.fsdp.flat_parameter import FlatParameter
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole

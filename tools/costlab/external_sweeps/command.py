@@ -46,7 +46,7 @@ def fit(
     beyond them its lines may be believed.
     """
     from costlab.external_sweeps import fitted, sweep_file
-    from costlab.sections.fit.piecewise import LEAST
+    from costlab.sections.piecewise import LEAST
 
     read = sweep_file.read(file, operation)
     sweeps = read.measured
@@ -73,7 +73,7 @@ def fit(
 
 def _show(fitted: Fitted) -> None:
     from costlab.record.quantity import format_value, per_cent
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     say = console().print
     least, largest_size = format_value(fitted.sizes[0], "B"), format_value(fitted.sizes[-1], "B")

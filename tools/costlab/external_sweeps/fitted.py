@@ -14,8 +14,8 @@ import numpy as np
 from costlab.external_sweeps.rows import Measured
 from costlab.publish.figures.draw_all_reduce import MARKS, by_size, line
 from costlab.publish.figures.plotting import LIGHT, figure, svg
-from costlab.sections.fit.fit import unseen
-from costlab.sections.fit.piecewise import LEAST, Curve, piecewise
+from costlab.sections.fit import unseen
+from costlab.sections.piecewise import LEAST, Curve, piecewise
 
 LAST = 4  # sizes that are predicted: smaller ones say little about what lies beyond the largest
 NOTHING = "nothing in this file says how wrong that is"

@@ -175,7 +175,7 @@ def _json_lines(data: bytes, notes: list[str]) -> Iterator[Row]:
 def _bench(path: Path, otherwise: str) -> Iterator[Row]:
     """Yield the sweeps of a result of this bench."""
     from costlab.record.result import ResultError, load
-    from costlab.sections.fit.fit import sweeps
+    from costlab.sections.fit import sweeps
 
     try:
         by_name = sweeps(load(path).metrics())

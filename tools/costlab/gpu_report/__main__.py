@@ -4,8 +4,8 @@ import importlib
 import sys
 
 name, *arguments = sys.argv[1:]
-if name in ("throughput", "footprints"):  # they import torch, which a stage may find missing
-    main = importlib.import_module(f"costlab.gpu_report.{name}").main
+if name in ("throughput", "footprints"):  # torch, which a stage may find missing
+    main = getattr(importlib.import_module("costlab.gpu_report.throughput"), f"measure_{name}")
 else:
     main = getattr(importlib.import_module("costlab.gpu_report.stages"), f"run_{name}")
 sys.exit(main(*arguments))

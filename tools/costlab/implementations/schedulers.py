@@ -132,8 +132,8 @@ def stepped(schedule: Any, axis: Axis, stage: nn.Module, data: Data) -> Step:
 
 def _megatrons(stage: GPT, data: Data) -> Step:
     from costlab.implementations import megatron as mcore
-    from costlab.implementations.megatron.stage import MegatronStage
-    from costlab.implementations.megatron.stage import step as megatron_step
+    from costlab.implementations.megatron.gpt import MegatronStage
+    from costlab.implementations.megatron.gpt import step as megatron_step
 
     config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it

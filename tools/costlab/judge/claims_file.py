@@ -7,14 +7,13 @@ they stand where it says is proved by notelab, on the page that `costlab.publish
 
 import re
 import tomllib
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import click
 import msgspec
 
-from costlab.record.names import FIELDS, parse
+from costlab.record.names import parse
 from costlab.record.words import Words
 
 VerdictWord = Literal[
@@ -24,9 +23,6 @@ VerdictWord = Literal[
 Mixed = Literal["holds only if", "too strong"]
 Op = Literal["==", "!=", "<", "<=", ">", ">="]
 Need = Literal["gpu", "gpus", "nvlink"]
-# Verdicts whose claim must say in `instead` what is true.
-QUALIFIED = ("holds only if", "too strong", "refuted", "stale")
-CONDITION = ("Holds only if", "Solo vale si")
 
 _INDEX = re.compile(r"\$\.claim\[(\d+)\]\.?(.*)")
 
@@ -118,18 +114,6 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     see: tuple[str, ...] = ()
 
     @property
-    def conditional(self) -> bool:
-        """Whether what is true instead is a condition."""
-        return any(self.conditions)
-
-    @property
-    def conditions(self) -> tuple[bool, bool]:
-        """Whether it is one in English, and in Spanish."""
-        texts = (self.instead.en, self.instead.es) if self.instead else ("", "")
-        english, spanish = map(str.startswith, texts, CONDITION)
-        return english, spanish
-
-    @property
     def machine_bound(self) -> bool:
         """Whether another machine may come to another verdict: not where all is counted."""
         return any(
@@ -146,7 +130,8 @@ def load(path: Path) -> tuple[Claim, ...]:
     """Read the claims, in the order of their numbers.
 
     Raises:
-        ClaimsError: the file can't be read, or a claim in it can't be judged.
+        ClaimsError: the file can't be read, or isn't of this form. What the form can't say, such as
+            a case or a verdict for each claim, tests say of the one file that there is.
     """
     try:
         raw = _spell_verdicts(tomllib.loads(path.read_text("utf-8")))
@@ -157,11 +142,6 @@ def load(path: Path) -> tuple[Claim, ...]:
         raise ClaimsError(f"{path} is no TOML: {fault}") from None
     except msgspec.ValidationError as fault:
         raise ClaimsError(f"{path}: {_named(str(fault), raw)}") from None
-    problem = next((message for claim in claims if (message := _problem(claim))), "") or _repeated(
-        claims
-    )
-    if problem:
-        raise ClaimsError(f"{path}: {problem}")
     return tuple(sorted(claims, key=lambda claim: claim.number))
 
 
@@ -186,66 +166,3 @@ def _named(fault: str, raw: dict[str, object]) -> str:
     name = claim.get("id") if isinstance(claim, dict) else None
     where = f"claim {name!r}" if name else f"the {int(match[1]) + 1}th [[claim]]"
     return f"{where}: {what}" + (f" in `{match[2]}`" if match[2] else "")
-
-
-def _problem(claim: Claim) -> str:
-    """Return what makes a claim impossible to judge, in one line, or nothing."""
-    name = f"claim {claim.id!r}"
-    if bool(claim.case) == bool(claim.verdict):
-        present = "both" if claim.case else "neither"
-        return f"{name} needs either [[claim.case]] or a `verdict` that it cites, found {present}"
-    if claim.verdict and not claim.cite:
-        return f"{name} states a verdict, {claim.verdict!r}, and no [[claim.cite]] that settles it"
-    if claim.verdict and not claim.because:
-        return f"{name} states a verdict and no `because`: say what the cited lines settle"
-    if claim.verdict in QUALIFIED and not claim.instead:
-        return f"{name} is {claim.verdict!r} and has no `instead`: say what is true"
-    if claim.mixed == "too strong" and not (claim.case and claim.instead):
-        return (
-            f"{name} is too strong if only some cases pass, and lacks "
-            f"{'`instead`: say what is true' if claim.case else '[[claim.case]]'}"
-        )
-    ill_conditioned = _condition(name, claim)
-    return ill_conditioned or next(
-        (message for case in claim.case if (message := _misfit(name, case))), ""
-    )
-
-
-def _condition(name: str, claim: Claim) -> str:
-    """Hold a claim to the words of a condition: both languages or none, and only where one is."""
-    words = " and ".join(map(repr, CONDITION))
-    if len(set(claim.conditions)) > 1:
-        return f"{name}: `instead` begins with {words} in both languages or in none"
-    verdict = "too strong" if claim.mixed == "too strong" else claim.verdict
-    if verdict and (verdict == "holds only if") != claim.conditional:
-        return (
-            f"{name} is {verdict!r}; `instead` begins with {words} where a claim holds only "
-            f"if something is so, and nowhere else"
-        )
-    return ""
-
-
-def _misfit(name: str, case: Case) -> str:
-    if unknown := sorted(case.each.keys() - FIELDS.keys()):
-        fields = ", ".join(FIELDS)
-        return f"{name}: `each` has {unknown[0]!r}, a metric's name has the fields {fields}"
-    for test in case.tests:
-        if not test.metric and not case.each:
-            return f"{name} has a test of no `metric`, and its case no `each` to try it on"
-        what = test.metric or "a metric"
-        if (test.value is None) == (not test.than):
-            return f"{name} compares {what} with neither or both of `value` and `than`"
-        if test.op not in ("==", "!=") and test.value and not test.definition:
-            return (
-                f"{name} compares {what} with {test.value:g}, which somebody chose: name a "
-                f"metric in `than`, or say in `definition` what makes it no choice"
-            )
-    return ""
-
-
-def _repeated(claims: tuple[Claim, ...]) -> str:
-    for what in ("number", "id"):
-        for value, times in Counter(getattr(claim, what) for claim in claims).items():
-            if times > 1:
-                return f"{times} claims have the {what} {value!r}; each needs its own"
-    return ""

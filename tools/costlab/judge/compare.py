@@ -24,8 +24,8 @@ from costlab.record.noise import describe
 from costlab.record.provenance import MACHINE
 from costlab.record.quantity import format_metric
 from costlab.record.result import Metric, Result
-from costlab.record.terminal import console as terminal
-from costlab.record.terminal import tabulate
+from costlab.record.words import console as terminal
+from costlab.record.words import tabulate
 
 # What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
 # changes of families of 15 and more had a standard deviation of 0.045.

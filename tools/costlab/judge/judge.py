@@ -1,4 +1,4 @@
-"""Verdicts: each claim's tests against what was measured, spread included.
+"""Verdicts: each claim's tests against what was measured, spread included; and how they are shown.
 
 A comparison passes where it would pass at every end of the spread, fails where it would fail at
 every end, and is undecided in between. A case holds when all its comparisons pass. A claim *holds*
@@ -16,11 +16,13 @@ from typing import Any
 
 import msgspec
 
+from costlab.judge import claims_file
 from costlab.judge.claims_file import Case, Claim, Comparison, Mixed, VerdictWord
+from costlab.record import options
 from costlab.record.names import natural
 from costlab.record.quantity import format_metric, format_value
-from costlab.record.result import Metric
-from costlab.record.words import texts
+from costlab.record.result import Metric, Result, load
+from costlab.record.words import tabulate, texts
 
 HOWS = texts("ways")
 MEANINGS = texts("meanings")
@@ -243,3 +245,57 @@ def _evidence_kind(metric: Metric) -> str:
         return "source"
     counted = metric.name.topic == "count" and metric.how != "measured"
     return "counted" if counted else "measured"
+
+
+_STYLES = {
+    "holds": "green",
+    "holds only if": "yellow",
+    "too strong": "dark_orange",
+    "refuted": "red",
+    "stale": "magenta",
+    "not measurable here": "dim",
+}
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """Return a verdict for each claim of the lab."""
+    return judge(claims_file.load(options.LAB / "claims.toml"), result.metrics(), result.provenance)
+
+
+def differences_from_reference(result: Result) -> list[str]:
+    """Return a line for each claim that no machine may bear on and that is judged otherwise here.
+
+    The measure is the committed reference; where there is none, nothing differs. Both are judged on
+    what both counted: without megatron-core, say, its cases decide nothing on either side.
+    """
+    if not options.REFERENCE.exists():
+        return []
+    listed = claims_file.load(options.LAB / "claims.toml")
+    reference = load(options.REFERENCE)
+    shared = result.metrics().keys() & reference.metrics().keys()
+    here, reference_verdicts = (
+        judge(listed, {name: judged.metrics()[name] for name in shared}, judged.provenance)
+        for judged in (result, reference)
+    )
+    return [
+        f"claim {verdict.number} ({verdict.id}): {verdict.verdict} here, "
+        f"{reference_verdict.verdict} in the reference: {verdict.evidence}"
+        for claim, verdict, reference_verdict in zip(listed, here, reference_verdicts, strict=True)
+        if not claim.machine_bound
+        and "not measurable here" not in (verdict.verdict, reference_verdict.verdict)
+        and verdict.verdict != reference_verdict.verdict
+    ]
+
+
+def show(judged: list[Verdict]) -> None:
+    """Print the verdicts as a table."""
+    rows = [
+        (
+            str(verdict.number),
+            verdict.id,
+            f"[{_STYLES[verdict.verdict]}]{verdict.verdict}[/]",
+            verdict.evidence,
+        )
+        for verdict in judged
+    ]
+    tabulate(("", "claim", "verdict", "evidence"), "><<<", rows)

@@ -10,8 +10,7 @@ import click
 
 from costlab.layouts import memory
 from costlab.layouts.model import LayoutError, Model, Plan, check, layers_of_stages
-from costlab.layouts.model_config import PROGRAMS
-from costlab.layouts.options import layout_options, parse_measured, read_layout
+from costlab.layouts.model_config import PROGRAMS, layout_options, parse_measured, read_layout
 from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
 from costlab.record.options import write_json
 
@@ -125,7 +124,7 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
 
 
 def _show(report: Mapping[str, Any]) -> None:
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     say = console().print
     room, colour = report["room"] / GIB, {"fits": "green", "does not fit": "red"}
@@ -152,7 +151,7 @@ def _show(report: Mapping[str, Any]) -> None:
 
 
 def _show_changes(title: str, changes: Sequence[Mapping[str, Any]]) -> None:
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     if not changes:
         return

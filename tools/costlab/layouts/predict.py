@@ -13,16 +13,13 @@ from click.core import ParameterSource
 
 from costlab.layouts import learn, step_time
 from costlab.layouts.model import LayoutError, refuse
-from costlab.layouts.options import layout_options, parse_measured, read_layout
-from costlab.layouts.runs import BITS, CARDS, RECOMPUTE, STACKS, Run
+from costlab.layouts.model_config import layout_options, parse_measured, read_layout
+from costlab.layouts.runs import BITS, CARDS, LAYOUT, MODEL, RECOMPUTE, STACKS, Run
 from costlab.layouts.stack_memory import estimate, plan_of, usable_bytes, worst_rank
 from costlab.record.options import write_json
 
 SHOWN = 10  # layouts that a search prints
 MICRO_BATCHES = (1, 2, 4, 8)
-MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary", "gated",
-         "experts", "top_k")  # fmt: skip
-LAYOUT = ("tensor", "stages", "chunks", "context", "expert", "zero", "micro_batch", "recompute")
 # A layout that any batch and any model has, as the start of a search.
 ANY = {"tensor": 1, "stages": 1, "chunks": 1, "context": 1, "expert": 1, "micro_batch": 1,
        "global_batch": None, "recompute": "none"}  # fmt: skip
@@ -208,7 +205,7 @@ def _read(card: str, named: dict[str, Any], seconds: float = 0) -> Run:
 
 
 def _show(step: Prediction) -> None:
-    from costlab.record.terminal import console
+    from costlab.record.words import console
 
     say = console().print
     say(f"[bold]{step.seconds:.3g} s[/] a step, {step.low:.3g} to {step.high:.3g} s "
@@ -220,7 +217,7 @@ def _show(step: Prediction) -> None:
 
 
 def _show_layouts(predictions: Sequence[Prediction]) -> None:
-    from costlab.record.terminal import console, tabulate
+    from costlab.record.words import console, tabulate
 
     head = ("tensor", "stages", "expert", "micro-batch", "recompute", "GB", "s a step", "80 %",
             "most of it")  # fmt: skip

@@ -13,6 +13,10 @@ import msgspec
 PUBLISHED = Path(__file__).with_name("published.csv")
 SOURCES = Path(__file__).with_name("sources.toml")
 RECOMPUTE = ("none", "selective", "full")
+# The fields of a run that are settings of `Model`, and those of `Plan`.
+MODEL = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary", "gated",
+         "experts", "top_k")  # fmt: skip
+LAYOUT = ("tensor", "stages", "chunks", "context", "expert", "zero", "micro_batch", "recompute")
 BITS = {"fp16": 16, "bf16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 
 

@@ -55,6 +55,25 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
     Raises:
         LayoutError: they are impossible, or their card, stack or type is unknown.
     """
+    _refuse_unknown(run)
+    data = data_ranks(run.ranks, run.tensor, run.stages, run.context)
+    stack, source = runs.STACKS[run.stack], runs.sources().get(run.source, {})
+    sizes = {name: getattr(run, name) for name in runs.MODEL} | {"top_k": run.top_k or 1}
+    norm = "rms" if run.gated else "layer"
+    model = Model(**{**sizes, "bias": not run.gated, "norm": norm, "tied": False,
+                     **source.get("model", {})})  # fmt: skip
+    settings = {name: getattr(run, name) for name in (*runs.LAYOUT, "sequence", "global_batch")}
+    settings |= {
+        "data": data, "layers": uneven(run),
+        "sequence_parallel": stack.sequence_parallel and run.tensor > 1,
+        "attention": "unfused" if stack.attention in ("softmax", "eager") else "fused",
+    }  # fmt: skip
+    plan = Plan(**settings | _program_of(run, data) | source.get("plan", {}))
+    check(model, plan)
+    return model, plan
+
+
+def _refuse_unknown(run: Run) -> None:
     for name, choices in (("card", runs.CARDS), ("stack", runs.STACKS), ("dtype", runs.BITS),
                           ("recompute", runs.RECOMPUTE)):  # fmt: skip
         refuse((getattr(run, name) not in choices,
@@ -63,38 +82,25 @@ def plan_of(run: Run) -> tuple[Model, Plan]:
            (runs.BITS[run.dtype] not in runs.CARDS[run.card].flops,
             f"{run.card} has no {run.dtype}: its data sheet names no such rate"),
            (run.experts == 0 < run.top_k, f"top-k = {run.top_k} of 0 experts"))  # fmt: skip
-    data = data_ranks(run.ranks, run.tensor, run.stages, run.context)
-    stack, source = runs.STACKS[run.stack], runs.sources().get(run.source, {})
-    model = Model(
-        layers=run.layers, hidden=run.hidden, heads=run.heads, kv_heads=run.kv_heads,
-        head_size=run.head_size, ffn=run.ffn, vocabulary=run.vocabulary, gated=run.gated,
-        experts=run.experts, top_k=run.top_k or 1, bias=not run.gated,
-        norm="rms" if run.gated else "layer", **{"tied": False, **source.get("model", {})},
-    )  # fmt: skip
-    # Megatron has gradients in fp32, its default; published rows are counted in bf16.
-    program = "megatron" if not run.source and run.stack in MEGATRON else "deepspeed"
-    habits: dict[str, Any] = {**PROGRAMS["fsdp" if run.zero == 3 else program]}
-    recompute = run.recompute
+
+
+def _program_of(run: Run, data: int) -> dict[str, Any]:
+    """Return the bytes and habits of the program that a run had, as settings of `Plan`."""
+    fused = runs.STACKS[run.stack].fused
     if run.zero == 3:
-        habits |= {"compiled": stack.fused, "gathered": 1 if run.dtype == "fp8" and data > 1 else 2}
-        recompute = "alternate" if recompute == "selective" else recompute
-    elif run.stack.startswith("3d-"):  # Aleph Alpha's own code
-        habits |= {"whole_logits": True, "loss_copies": 2, "gathered_inputs": True,
-                   "unfused_norms": not stack.fused}  # fmt: skip
-    elif run.model == "nemotron-340b":  # moments in bf16, with which NeMo has no fp32 weights
-        habits["optimizer"] = 4
-    elif run.source == "bloom-prequel" and run.dtype == "bf16":
-        habits["gradient"] = 6  # summed in fp32 beside bf16
-    plan = Plan(
-        tensor=run.tensor, stages=run.stages, data=data, context=run.context, expert=run.expert,
-        chunks=run.chunks, micro_batch=run.micro_batch, sequence=run.sequence, zero=run.zero,
-        global_batch=run.global_batch, recompute=recompute,
-        sequence_parallel=stack.sequence_parallel and run.tensor > 1, layers=uneven(run),
-        attention="unfused" if stack.attention in ("softmax", "eager") else "fused",
-        **habits | source.get("plan", {}),
-    )  # fmt: skip
-    check(model, plan)
-    return model, plan
+        recompute = "alternate" if run.recompute == "selective" else run.recompute
+        gathered = 1 if run.dtype == "fp8" and data > 1 else 2
+        return PROGRAMS["fsdp"] | {"compiled": fused, "gathered": gathered, "recompute": recompute}
+    # Megatron has gradients in fp32, its default; published rows are counted in bf16.
+    habits = PROGRAMS["megatron" if not run.source and run.stack in MEGATRON else "deepspeed"]
+    if run.stack.startswith("3d-"):  # Aleph Alpha's own code
+        return habits | {"whole_logits": True, "loss_copies": 2, "gathered_inputs": True,
+                         "unfused_norms": not fused}  # fmt: skip
+    if run.model == "nemotron-340b":  # moments in bf16, with which NeMo has no fp32 weights
+        return habits | {"optimizer": 4}
+    if run.source == "bloom-prequel" and run.dtype == "bf16":
+        return habits | {"gradient": 6}  # summed in fp32 beside bf16
+    return habits
 
 
 # What a rank holds is about CONTEXT + STATE × state + OTHER × the rest: the driver's and the

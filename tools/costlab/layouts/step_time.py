@@ -28,104 +28,156 @@ TERMS = ("products", "attention", "pointwise", "tensor and context links", "laun
          "head", "stage link", "bubble", "data link", "optimizer")  # fmt: skip
 
 
-def count(run: Run, card: Card | None = None) -> dict[str, Any]:
-    """Return a run's work, in seconds at a card's rates: of a layer, but where it says else."""
-    card, stack = card or CARDS[run.card], STACKS[run.stack]
-    wide = card.flops[16] * 1e12
-    rate, memory = card.flops[BITS[run.dtype]] * 1e12, card.memory * 1e9
-    link, network = card.link * 1e9, (run.network or card.network) / 8 * 1e9
-    t, p, cp = run.tensor, run.stages, run.context
-    tokens = run.micro_batch * run.sequence / cp
-    hidden, heads, groups = run.hidden, run.heads / t, max(1.0, run.kv_heads / t)
-    dim, into = run.head_size or run.hidden // run.heads, 1 + run.gated
-    vocabulary = run.vocabulary / t
-    again = run.recompute == "full"
-    passes = 3 + again  # forward, two products in backward, and forward again
-    # Experts are whole on their ranks, and each has its part of the rows.
-    many, rows, ffn = 1.0, tokens, run.ffn / t
-    copies, copies_of_network, near = run.data * cp, run.data * cp, t
-    if run.experts:
-        many, rows, ffn = run.experts / run.expert, run.top_k * tokens / t, run.ffn
-        copies_of_network, near = max(1, t * copies // run.expert), run.expert
-    # Products: both sides, the rows that meet them, and how many of them a rank has.
-    n, k, m, times = np.array([
-        ((heads + 2 * groups) * dim, hidden, tokens, 1), (hidden, heads * dim, tokens, 1),
-        (into * ffn, hidden, rows / many, many), (hidden, ffn, rows / many, many),
-    ]).T  # fmt: skip
-    weights, sides = n * k * times, np.sum(times * (m * (n + k) + n * k))
-    in_memory = stack.attention in ("softmax", "eager")
-    pairs = run.micro_batch * run.sequence**2 / cp  # of a query and a key
-    attention = 4 * pairs * heads * dim * (1 if in_memory else 0.5) / wide
-    attention *= (3 if in_memory else 3.5) + (run.recompute != "none")
-    scores = 2 * pairs * heads * (3 if stack.attention == "eager" else 1) / memory
-    pointwise = 2 * tokens * hidden / (t if stack.sequence_parallel else 1)
-    pointwise += 2 * rows * 0.3 * ffn * into
-    reduced = (4 + 2 * again) * 4 * (t - 1) / t * tokens * hidden
-    # FSDP's programs gather and scatter the second dimension: a copy, if there are more sequences.
-    copied = 4 * reduced * (run.zero == 3 and run.micro_batch > 1)
-    keys = 12 * tokens * groups * dim * (cp - 1) / (link if t * cp <= card.domain else network)
-    head = 2 * tokens * vocabulary * hidden
-    leaving = max(0, run.expert - card.domain) / run.expert  # of an all-to-all's rows, of a domain
-    dispatched = 8 * rows * hidden * bool(run.experts)  # there and back, forward and backward
+class _Rank:
+    """A rank's part of a run: its rates, its tokens, its columns, and the weights of a layer.
 
-    def exchange(elements: float, copies: int, near: int) -> float:
+    Attributes:
+        rate, memory, link, network: operations a second of a product, bytes a second of the others.
+        rows, ffn: rows that meet the feed-forward network, or an expert, and its width.
+        again: whether backward runs forward again; `passes` has that, and two products in backward.
+        sizes: of each product both sides, the rows that meet them, and how many a rank has.
+        weights: of each product.
+        copies: data-parallel ranks of the attention's weights and the network's, and the ranks of
+            a domain that cut these.
+    """
+
+    def __init__(self, run: Run, card: Card) -> None:
+        t, copies = run.tensor, run.data * run.context
+        self.run, self.card, self.stack = run, card, STACKS[run.stack]
+        self.rate, self.memory = card.flops[BITS[run.dtype]] * 1e12, card.memory * 1e9
+        self.link, self.network = card.link * 1e9, (run.network or card.network) / 8 * 1e9
+        self.tokens, self.vocabulary = (
+            run.micro_batch * run.sequence / run.context,
+            run.vocabulary / t,
+        )
+        self.heads, self.groups = run.heads / t, max(1.0, run.kv_heads / t)
+        self.dim, self.into = run.head_size or run.hidden // run.heads, 1 + run.gated
+        self.again = run.recompute == "full"
+        self.passes = 3 + self.again
+        many, self.rows, self.ffn = 1.0, self.tokens, run.ffn / t
+        self.copies = ((copies, t), (copies, t))
+        if run.experts:  # whole on their ranks, and each has its part of the rows
+            many, self.rows, self.ffn = (
+                run.experts / run.expert,
+                run.top_k * self.tokens / t,
+                run.ffn,
+            )
+            self.copies = ((copies, t), (max(1, t * copies // run.expert), run.expert))
+        hidden, columns = run.hidden, self.heads * self.dim
+        self.sizes = np.array([
+            ((self.heads + 2 * self.groups) * self.dim, hidden, self.tokens, 1),
+            (hidden, columns, self.tokens, 1),
+            (self.into * self.ffn, hidden, self.rows / many, many),
+            (hidden, self.ffn, self.rows / many, many),
+        ]).T  # fmt: skip
+        n, k, _, times = self.sizes
+        self.weights = n * k * times
+        # Elements that sequence-parallel ranks gather and scatter.
+        self.reduced = (4 + 2 * self.again) * 4 * (t - 1) / t * self.tokens * hidden
+
+    def exchange(self, elements: float, copies: int, near: int) -> float:
         """Return the seconds to gather and to reduce elements that `near` ranks of a domain cut."""
-        inside = near * copies <= card.domain
-        between = link if inside else min(link, network * max(1, card.domain // near))
+        domain = self.card.domain
+        slow = min(self.link, self.network * max(1, domain // near))
+        between = self.link if near * copies <= domain else slow
         return 6 * elements * (copies - 1) / copies / between
 
-    attention_weights, network_weights = weights[:2].sum(), weights[2:].sum()
-    parameters = ((run.layers / p * attention_weights + vocabulary * hidden, copies, t),
-            (run.layers / p * network_weights, copies_of_network, near))  # fmt: skip
-    gathered = exchange(attention_weights, copies, t)
-    gathered += exchange(network_weights, copies_of_network, near)
+
+def count(run: Run, card: Card | None = None) -> dict[str, Any]:
+    """Return a run's work, in seconds at a card's rates: of a layer, but where it says else."""
+    rank = _Rank(run, card or CARDS[run.card])
+    parts = (_count_products, _count_attention, _count_links, _count_pipeline, _describe_program)
+    return {name: value for part in parts for name, value in part(rank).items()}
+
+
+def _count_products(rank: _Rank) -> dict[str, Any]:
+    """Return the products of a layer and of the head, and what runs on their rows."""
+    run, (n, k, m, times), memory = rank.run, rank.sizes, rank.memory
+    sides = np.sum(times * (m * (n + k) + n * k))
+    # FSDP's programs gather and scatter the second dimension: a copy, if there are more sequences.
+    copied = 4 * rank.reduced * (run.zero == 3 and run.micro_batch > 1)
+    cut = run.tensor if rank.stack.sequence_parallel else 1
+    pointwise = 2 * rank.tokens * run.hidden / cut + 2 * rank.rows * 0.3 * rank.ffn * rank.into
+    permuted = rank.passes * 2 * rank.rows * run.hidden * bool(run.experts)
+    head = 2 * rank.tokens * rank.vocabulary * run.hidden
+    head_sides = 3 * rank.tokens * rank.vocabulary + rank.vocabulary * run.hidden
+    return {
+        "products": rank.passes * 2 * np.sum(rank.weights * m) / rank.rate,
+        "operands": (copied + rank.passes * 2 * sides) / memory,
+        "narrow": rank.passes * 256 * sides / rank.rate,
+        "accumulation": rank.weights.sum() * 10 / memory,
+        "pointwise": rank.passes * pointwise / memory,
+        "permuted": permuted / memory,
+        "passes": rank.passes,
+        "launched experts": rank.passes * bool(run.experts),
+        "head products": 3 * head / (rank.card.flops[16] * 1e12),
+        "head operands": 6 * head_sides / memory,
+    }
+
+
+def _count_attention(rank: _Rank) -> dict[str, Any]:
+    run, kind = rank.run, rank.stack.attention
+    in_memory = kind in ("softmax", "eager")
+    pairs = run.micro_batch * run.sequence**2 / run.context  # of a query and a key
+    wide, recomputed = rank.card.flops[16] * 1e12, run.recompute != "none"
+    attention = 4 * pairs * rank.heads * rank.dim * (1 if in_memory else 0.5) / wide
+    attention *= (3 if in_memory else 3.5) + recomputed
+    scores = 2 * pairs * rank.heads * (3 if kind == "eager" else 1) / rank.memory
+    near = run.tensor * run.context <= rank.card.domain
+    keys = 12 * rank.tokens * rank.groups * rank.dim * (run.context - 1)
+    return {
+        "attention": attention,
+        "scores": scores * (3 + recomputed) if in_memory else 0,
+        "unaligned": attention if rank.dim % 8 else 0,
+        "keys": keys / (rank.link if near else rank.network),
+        "in memory": in_memory,
+        "older kernels": kind == "flash" and rank.card.family != "ampere",
+    }
+
+
+def _count_links(rank: _Rank) -> dict[str, Any]:
+    """Return what crosses the tensor, data and expert axes; "exchanged", "optimizer" of a step."""
+    run, t, domain = rank.run, rank.run.tensor, rank.card.domain
+    link, network = rank.link, rank.network
+    leaving = max(0, run.expert - domain) / run.expert  # of an all-to-all's rows, of a domain
+    dispatched = 8 * rank.rows * run.hidden * bool(run.experts)  # there and back, both passes
+    of_attention, of_network = rank.weights[:2].sum(), rank.weights[2:].sum()
+    layers, (attention, network_copies) = run.layers / run.stages, rank.copies
+    parameters = ((layers * of_attention + rank.vocabulary * run.hidden, *attention),
+                  (layers * of_network, *network_copies))  # fmt: skip
+    gathered = rank.exchange(of_attention, *attention) + rank.exchange(of_network, *network_copies)
+    cut = run.zero == 3 and run.stages == 1
+    return {
+        "reduced": rank.reduced / (link if t <= domain else min(link, network * domain)),
+        "collectives": (4 + 2 * rank.again) * (t > 1),
+        "gathered": gathered if cut else 0,
+        "dispatched inside": dispatched * (1 - leaving - 1 / run.expert) / link,
+        "dispatched outside": dispatched * leaving / network,
+        "exchanged": 0 if cut else sum(rank.exchange(*part) for part in parameters),
+        "optimizer": sum(30 * size / (shares if run.zero else 1) for size, shares, _ in parameters)
+        / rank.memory,
+    }
+
+
+def _count_pipeline(rank: _Rank) -> dict[str, Any]:
+    run, p = rank.run, rank.run.stages
     deepest = -(-run.layers // p)
     last = run.layers - (p - 1) * deepest
     if (run.layers + 2) % p == 0 and p > 2:  # stages that count embedding and head as layers
         deepest = (run.layers + 2) // p
         last = deepest - 1
-    return {
-        "products": passes * 2 * np.sum(weights * m) / rate,
-        "operands": (copied + passes * 2 * sides) / memory,
-        "narrow": passes * 256 * sides / rate,
-        "attention": attention,
-        "scores": scores * (3 + (run.recompute != "none")) if in_memory else 0,
-        "unaligned": attention if dim % 8 else 0,
-        "pointwise": passes * pointwise / memory,
-        "accumulation": weights.sum() * 10 / memory,
-        "reduced": reduced / (link if t <= card.domain else min(link, network * card.domain)),
-        "collectives": (4 + 2 * again) * (t > 1),
-        "keys": keys,
-        "passes": passes,
-        "gathered": gathered if run.zero == 3 and p == 1 else 0,
-        "permuted": passes * 2 * rows * hidden * bool(run.experts) / memory,
-        "dispatched inside": dispatched * (1 - leaving - 1 / run.expert) / link,
-        "dispatched outside": dispatched * leaving / network,
-        "launched experts": passes * bool(run.experts),
-        "head products": 3 * head / wide,
-        "head operands": 6 * (3 * tokens * vocabulary + vocabulary * hidden) / memory,
-        "sent": 4 * tokens * hidden / (t if stack.scatter else 1) / network * (p > 1) * run.chunks,
-        # Of a step:
-        "exchanged": sum(exchange(*part) for part in parameters) if run.zero < 3 or p > 1 else 0,
-        "optimizer": sum(30 * size / (shares if run.zero else 1) for size, shares, _ in parameters)
-        / memory,
-        "micro-batches": run.micro_batches,
-        "stages": p,
-        "chunks": run.chunks,
-        "layers": run.layers,
-        "deepest": deepest,
-        "last": max(0, last),
-        "precision": f"{card.family} {BITS[run.dtype]}",
-        "half": f"{card.family} 16",
-        "in memory": in_memory,
-        "older kernels": stack.attention == "flash" and card.family != "ampere",
-        "fused": stack.fused,
-        "overlap": stack.overlap,
-        "eager": stack.eager_host,
-        "blocking": stack.blocking,
-        "asynchronous": stack.async_tensor,
-        "stack": NAMES.index(f"stack {run.stack}"),
-    }
+    sent = 4 * rank.tokens * run.hidden / (run.tensor if rank.stack.scatter else 1) / rank.network
+    return {"sent": sent * (p > 1) * run.chunks, "micro-batches": run.micro_batches, "stages": p,
+            "chunks": run.chunks, "layers": run.layers, "deepest": deepest,
+            "last": max(0, last)}  # fmt: skip
+
+
+def _describe_program(rank: _Rank) -> dict[str, Any]:
+    stack, family = rank.stack, rank.card.family
+    return {"precision": f"{family} {BITS[rank.run.dtype]}", "half": f"{family} 16",
+            "fused": stack.fused, "overlap": stack.overlap, "eager": stack.eager_host,
+            "blocking": stack.blocking, "asynchronous": stack.async_tensor,
+            "stack": NAMES.index(f"stack {rank.run.stack}")}  # fmt: skip
 
 
 def tabulate(runs: Sequence[Run]) -> dict[str, NDArray[Any]]:

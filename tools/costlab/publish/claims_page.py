@@ -22,8 +22,8 @@ from costlab.judge.judge import (
 )
 from costlab.publish import page, results_page
 from costlab.record import quantity
-from costlab.record.attribution import attribute
 from costlab.record.names import parse
+from costlab.record.quantity import attribute
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.words import say, texts

@@ -24,7 +24,7 @@ from costlab.record.options import ROOT
 from costlab.record.result import Metric, Result, load, save
 from costlab.record.statistics import paired_ratio_ci
 from costlab.record.words import say
-from costlab.sections.kernels.cases import Case, Goal, Row
+from costlab.sections.kernels import Case, Goal, Row
 
 MEASURED = ROOT / "docs/measured"
 PAGES = {

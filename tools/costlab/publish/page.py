@@ -1,16 +1,21 @@
-"""What both generated pages are made of: a template that names their inputs, tables, rows' anchors.
+"""What generated pages are made of: a template that names their inputs, tables, anchors, a CSV.
 
 notelab holds every generated page to its inputs (N404) and every quoted value to its row (N401 and
-N402), so the forms here are those that it reads.
+N402), so the forms here are those that it reads. The CSV is a result as a table for other programs;
+`shardbook check` reads the numbers that pages quote from its columns `id` and `formatted`.
 """
 
+import csv
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from costlab.record import quantity
+from costlab.record.quantity import Attribution, attribute
+from costlab.record.result import load
 from costlab.record.words import say
 
 LANGUAGES = ("en", "es")
@@ -69,3 +74,35 @@ def folded(summary: str, body: str) -> str:
     return (
         f'<details class="rows" markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
     )
+
+
+FIELDS = ("id", "value", "unit", "low", "high", "samples", "how")
+# What a collective's line has besides: its calls' launches, its speeds and its slow calls.
+DETAILS = ("launches", "algbw", "busbw", "p95")
+
+
+def csv_name(source: str) -> str:
+    """Return the table's file, beside the result's.
+
+    >>> csv_name("results/reference.json")
+    'results/reference.csv'
+    """
+    return str(PurePosixPath(source).with_suffix(".csv"))
+
+
+def write_csv(lab: Path, source: str) -> Path:
+    """Write the table of `lab`/`source` beside it.
+
+    Raises:
+        ResultError: there is no such result, or it can't be read.
+    """
+    path = lab / csv_name(source)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow([*FIELDS, *Attribution._fields, "formatted", *DETAILS])
+        for metric in load(lab / source).metrics().values():
+            fields = (getattr(metric, field) for field in FIELDS)
+            details = (metric.detail.get(detail, "") for detail in DETAILS)
+            formatted = quantity.format_metric(metric)
+            lines.writerow([*fields, *attribute(metric), formatted, *details])
+    return path

@@ -6,13 +6,13 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from costlab.publish import downloads, page
+from costlab.publish import page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
 from costlab.publish.results_tables import COLUMNS, TABLES, Table, format_fields
 from costlab.record import quantity
-from costlab.record.attribution import OWNERS
-from costlab.record.attribution import attribute as belongs
 from costlab.record.noise import describe
+from costlab.record.quantity import OWNERS
+from costlab.record.quantity import attribute as belongs
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.words import say, texts
 from costlab.sections import sweep_check
@@ -37,7 +37,7 @@ def write(lab: Path, source: str = REFERENCE) -> list[Path]:
         ResultError: there is no such result, or it can't be read.
     """
     result = load(lab / source)
-    downloads.write(lab, source)
+    page.write_csv(lab, source)
     return page.write(lab, STEM, lambda language: text(result, lab, language, source))
 
 
@@ -60,9 +60,9 @@ def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> s
     labelled = [([f"`{metric.id}`"], metric) for metric in remaining.values()]
     rest = _rows([say("results.metric", language)], "<", labelled, language) if remaining else ""
     return page.rendered(
-        "results", lab, [source, downloads.name(source), *files], language,
+        "results", lab, [source, page.csv_name(source), *files], language,
         headlines=_headlines(result.metrics(), language),
-        download=say("results.download", language).format(csv=downloads.name(source), json=source),
+        download=say("results.download", language).format(csv=page.csv_name(source), json=source),
         machine=page.folded(say("results.machine", language), _machine(result, language)),
         sections=[metric for metric in sections if metric["figures"] or metric["tables"]],
         rest=page.folded(say("results.rest", language), rest) if rest else "",

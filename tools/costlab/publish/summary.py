@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 
 from costlab.record import options
-from costlab.record.attribution import attribute
 from costlab.record.names import Name, Wanted
 from costlab.record.noise import describe
-from costlab.record.quantity import count, format_metric, format_value, spread
+from costlab.record.quantity import attribute, count, format_metric, format_value, spread
 from costlab.record.result import Metric, Result, ResultError, load
-from costlab.record.terminal import console, tabulate
+from costlab.record.words import console, tabulate
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
 HEADLINES: tuple[Wanted, ...] = (
@@ -45,10 +44,10 @@ def show(result: Result, *, whole: bool) -> None:
         if len(metrics) > MANY:
             say(f"  … and {len(metrics) - MANY} more in the file")
     if whole:
-        from costlab.judge import lab_verdicts
+        from costlab.judge import judge
 
         say("\n[bold]claims[/]")
-        lab_verdicts.show(lab_verdicts.verdicts(result))
+        judge.show(judge.verdicts(result))
 
 
 def _reference() -> Mapping[str, Metric]:

@@ -33,7 +33,7 @@ class Name(msgspec.Struct, frozen=True):
         schedule, stages, microbatches: a pipeline's.
         dtype: of a product's matrices.
         card: whose memory it must fit.
-        case, row: of the kernels beside other libraries (`sections/kernels/cases.toml`).
+        case, row: of the kernels beside other libraries (`sections/kernels.toml`).
     """
 
     topic: str = ""

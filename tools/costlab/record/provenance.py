@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from costlab.record.settings import Settings
+from costlab.record.options import Settings
 
 ROOT = Path(__file__).parents[3]
 _PACKAGES = ("torch", "megatron-core", "numpy")

@@ -5,6 +5,8 @@ parent as it is made, so a rank that dies takes nothing with it that was measure
 torchrun has launched this program, its ranks are already there and are used as they are.
 """
 
+from __future__ import annotations
+
 import contextlib
 import multiprocessing
 import multiprocessing.connection
@@ -18,12 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from costlab.record.options import Settings
 from costlab.record.result import Item, Load, Metric
-from costlab.record.settings import Settings
 from costlab.run.rank import Place, work
 
 if TYPE_CHECKING:
     from shardlab.comm import World
+
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from costlab.run.rank import BACKENDS, describe_fault, in_a_line
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
 
 Measure = Callable[["World", Settings], Iterator[Item]]
 Progress = Callable[[str | Load], None]
@@ -229,3 +241,60 @@ def defer_interrupts() -> Iterator[None]:
             signal.signal(request, signal.SIG_DFL if handler is None else handler)
     if signals:
         signal.raise_signal(signals[0])
+
+
+def launched(environment: Mapping[str, str]) -> bool:
+    """Whether torchrun, or something that sets what it sets, started this process."""
+    return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= environment.keys()
+
+
+@contextlib.contextmanager
+def joined(device: str, *, timeout: float = TIMEOUT) -> Iterator[World]:
+    """Join the ranks that torchrun launched, for a whole run.
+
+    Args:
+        device: "cpu" (gloo, one thread a rank) or "cuda" (NCCL).
+        timeout: seconds that a collective may take.
+
+    Raises:
+        LaunchError: the rendezvous failed: a port that is in use, an address that isn't there.
+    """
+    import torch
+
+    from shardlab.comm import World
+
+    torch.set_num_threads(1)
+    try:
+        backend, link = BACKENDS[device]
+        world = World.join(backend=backend, link=link, timeout=timeout)
+    except (RuntimeError, OSError, ValueError) as fault:
+        raise LaunchError(f"the ranks of torchrun can't meet: {in_a_line(fault)}") from None
+    try:
+        yield world
+    except BaseException:
+        world.failure_reporter.report("broke off")
+        raise
+    else:
+        world.close()
+
+
+def run_here(
+    measure: Measure, settings: Settings, world: World, on_progress: Progress
+) -> Generator[Metric]:
+    """Iterate `measure` on this rank; on rank 0 yield its metrics.
+
+    Raises:
+        LaunchError: this rank raised, or saw that another is gone.
+    """
+    speaks = world.rank == 0
+    try:
+        for item in measure(world, settings):
+            if not speaks:
+                continue
+            if isinstance(item, Metric):
+                yield item
+            else:
+                on_progress(item)
+        world.whole.barrier()
+    except Exception as fault:
+        raise LaunchError(f"rank {world.rank} {describe_fault(world, fault)[1]}") from None

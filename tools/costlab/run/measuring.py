@@ -13,10 +13,10 @@ import click
 import msgspec
 
 from costlab.record import noise, options, samples
+from costlab.record.options import Settings
 from costlab.record.provenance import MACHINE, cores, provenance
 from costlab.record.result import Result, load
-from costlab.record.settings import Settings
-from costlab.run import progress, torchrun
+from costlab.run import launch, progress
 from costlab.run.run import Run
 from costlab.sections import plan
 from costlab.sections.plan import SectionError
@@ -53,8 +53,8 @@ def measured(
     device = options.device(str(before.settings["device"]) if before else device)
     with contextlib.ExitStack() as stack:
         world: World | None = None
-        if torchrun.launched(os.environ):
-            world = stack.enter_context(torchrun.joined(device, timeout=timeout))
+        if launch.launched(os.environ):
+            world = stack.enter_context(launch.joined(device, timeout=timeout))
             ranks = world.size
         settings = Settings(
             profile=profile, sizes=sizes, hidden=hidden, device=device, seed=seed,

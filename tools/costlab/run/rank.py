@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from costlab.record.options import Settings
 from costlab.record.result import Item
-from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
     from shardlab.comm import World

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from costlab.record import noise, options, samples
+from costlab.record.options import Budget, Settings
 from costlab.record.result import Launch, Load, Metric, Result, ResultError, Section, save
-from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import over_launches
-from costlab.run import launch, torchrun
+from costlab.run import launch
 from costlab.run.launch import LaunchError, defer_interrupts
 from costlab.run.progress import Display
 from costlab.sections import plan
@@ -250,7 +250,7 @@ class Run:
 
         assert section_plan.measure is not None  # or it has no world to be measured in
         if self._world is not None:
-            return torchrun.run(section_plan.measure, settings, self._world, progress)
+            return launch.run_here(section_plan.measure, settings, self._world, progress)
         return launch.run(
             section_plan.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
         )

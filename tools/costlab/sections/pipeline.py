@@ -16,8 +16,8 @@ from costlab.implementations import schedulers as contestants
 from costlab.implementations.rounds import Rounds, measuring
 from costlab.record.names import Name
 from costlab.record.noise import NoiseMonitor
+from costlab.record.options import Budget, Settings
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Budget, Settings
 from costlab.sections.metrics import Detail, by_rounds, derived, ratio, timed
 from costlab.sections.plan import Plan
 from shardlab.comm import World

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from costlab.record.options import Settings
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
     from shardlab.comm import World
 
 # In the order of a whole run: what is derived comes after what it is derived from.
 MODULES = {
-    "one-gpu": "costlab.sections.one_gpu.one_gpu",
+    "one-gpu": "costlab.sections.one_gpu",
     "collectives": "costlab.sections.collectives.collectives",
-    "fit": "costlab.sections.fit.fit",
-    "tp": "costlab.sections.tensor_parallel.tensor_parallel",
+    "fit": "costlab.sections.fit",
+    "tp": "costlab.sections.tensor_parallel",
     "fsdp": "costlab.sections.fully_sharded.fully_sharded",
     "pipeline": "costlab.sections.pipeline",
     "counts": "costlab.sections.counts.counts",
@@ -68,7 +68,7 @@ def load(name: str) -> Plan:
         SectionError: no such section, or its code or what it needs is not installed.
     """
     if name.startswith("kernels."):
-        from costlab.sections.kernels.cases import cases  # which are made of plans
+        from costlab.sections.kernels import cases  # which are made of plans
 
         return cases()[name.removeprefix("kernels.")].plan
     if name not in MODULES:

@@ -14,7 +14,7 @@ import numpy as np
 
 from costlab.record.result import Metric
 from costlab.record.words import say
-from costlab.sections.fit.fit import Sweep, sweeps
+from costlab.sections.fit import Sweep, sweeps
 from costlab.sections.metrics import derived
 from shardlab.proofs.ledger import Entry
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from click.testing import CliRunner
 
 from costlab.cli import bench
-from costlab.record import terminal
+from costlab.record import words
 from pages.blocks import LANGUAGES, ROOT, in_language
 
 COMMAND = "tools/bench fit all_reduce.csv --at 1G"
@@ -27,7 +27,7 @@ def run_command() -> str:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "all_reduce.csv"
         file.write_text("\n".join(["operation,ranks,bytes,us", *rows]))
-        with patch.object(terminal, "PIPED", 80):
+        with patch.object(words, "PIPED", 80):
             done = CliRunner().invoke(bench, ["fit", str(file), *COMMAND.split()[3:]])
     return "\n".join(line.rstrip() for line in done.output.strip().splitlines()) + "\n"
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from costlab.record.options import Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from pages.blocks import LANGUAGES, MEASURED, PageError, fill_blocks, in_language, read_words, table
 from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from costlab.sections.fit.piecewise import Curve, piecewise
+from costlab.sections.piecewise import Curve, piecewise
 from pages.blocks import LANGUAGES, ROOT, fence, fill_blocks, in_language, read_words, table
 from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.formulas.context import saved_bytes

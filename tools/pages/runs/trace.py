@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from costlab.record.options import Settings
 from costlab.record.provenance import provenance
-from costlab.record.settings import Settings
 from pages.blocks import MEASURED, PageError
 
 RECORD = MEASURED / "step-trace.json"

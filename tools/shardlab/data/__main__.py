@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 from shardlab.data.corpus import Corpus, DataError, require
-from shardlab.data.text.encoding import by_name
-from shardlab.data.text.prepare import Job, Tally, prepare
+from shardlab.data.encoding import by_name
+from shardlab.data.prepare import Job, Tally, prepare
 
 COUNT = click.IntRange(min=1)
 

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis
 from shardlab.data_parallel import replicas
-from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, Slot
-from shardlab.data_parallel.reducer import Reducer
+from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, Reducer, Slot
 from shardlab.layers.engine import OnFailure
 
 REDUCTIONS = ("mean", "sum", "tokens")

@@ -2,7 +2,7 @@
 
 Gathers and reductions are collectives, which ranks match by their order. A unit or a parameter that
 only some ranks use must not shift them. Both therefore follow the order of the forward passes,
-which the ranks compare (`execution_order.py`):
+which the ranks compare (`gathers.py`):
 
 - Units are gathered from the last to the first. A rank whose loss doesn't depend on a unit gathers
   the unit with the other ranks and releases it.
@@ -15,10 +15,14 @@ which the ranks compare (`execution_order.py`):
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, fields, is_dataclass
+from typing import Any
 
-from shardlab.fsdp.flat.gradient import FlatGradient
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from shardlab.fsdp.flat_gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
 from shardlab.fsdp.life_cycle import GradientState, ParameterState
 from shardlab.fsdp.unit import Unit
@@ -160,3 +164,35 @@ class BackwardPass:
             previous.start_replicate()
         gradient.start_reduce()
         self._reducing.append(gradient)
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in `value`, which may be a tensor, tuple, list, mapping or dataclass."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_of(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_of(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from tensors_of(getattr(value, field.name))
+
+
+def before_backward_of(tensor: Tensor, hook: Callable[[Any], None]) -> None:
+    """Call `hook` just before autograd runs the backward of the operation that made `tensor`.
+
+    All `on_gradient` hooks of the tensor have been called by then, in any order of registration.
+    """
+    if tensor.grad_fn is None:
+        on_gradient(tensor, hook)
+    else:
+        tensor.grad_fn.register_prehook(hook)
+
+
+def on_gradient(tensor: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    """Call `hook` when autograd has the gradient of `tensor`, in every backward through it."""
+    handle: RemovableHandle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
+    return handle

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis
 from shardlab.data_parallel.gradient_norm import clip, gradient_norm
-from shardlab.fsdp.flat.parameter import FlatParameter
+from shardlab.fsdp.flat_parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.runtime import Runtime

@@ -20,7 +20,7 @@ A flat parameter's gradient over the whole axis:
     HELD       drop     EMPTY      the same
 
 Any other event raises `IllegalTransition`. The machine doesn't use tensors: `unit.py` and
-`flat/gradient.py` change the state first and the storage afterwards, so a wrong order raises an
+`flat_gradient.py` change the state first and the storage afterwards, so a wrong order raises an
 error before it can give a wrong result.
 
 PyTorch has the same logic in `HandleTrainingState`, `_prefetched` and checks of storage sizes

@@ -43,13 +43,11 @@ from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
 from shardlab.comm import Axis
-from shardlab.fsdp.backward import BackwardPass
-from shardlab.fsdp.execution_order import ExecutionOrder
-from shardlab.fsdp.flat.gradient import FlatGradient
-from shardlab.fsdp.gathers import Gathers
+from shardlab.fsdp.backward import BackwardPass, before_backward_of, on_gradient, tensors_of
+from shardlab.fsdp.flat_gradient import FlatGradient
+from shardlab.fsdp.gathers import ExecutionOrder, Gathers
 from shardlab.fsdp.life_cycle import GradientState
 from shardlab.fsdp.policies import BackwardPrefetch
-from shardlab.fsdp.tensors import before_backward_of, on_gradient, tensors_of
 from shardlab.fsdp.unit import Unit
 from shardlab.layers.engine import inside_backward
 

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from shardlab.comm import Axis
-from shardlab.fsdp.flat.gradient import FlatGradient
-from shardlab.fsdp.flat.parameter import FlatParameter
+from shardlab.fsdp.flat_gradient import FlatGradient
+from shardlab.fsdp.flat_parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.unit import ParameterSlot, Unit
 from shardlab.layers.sharding import copies_of

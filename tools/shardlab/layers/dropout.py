@@ -35,8 +35,8 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.layers.draw import seed_from
 from shardlab.layers.engine import RecomputeCache
+from shardlab.layers.init import seed_from
 from shardlab.layers.ops import uncompiled
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from costlab.layouts import memory, runs, stack_memory
 from costlab.layouts.fits import DEEPEST, SHOWN
+from costlab.layouts.memory import TERMS
 from costlab.layouts.model import ATTENTION, RECOMPUTE, Model, Plan, limits
 from costlab.layouts.model_config import FAMILIES, IGNORED, PROGRAMS, SIZES
-from costlab.layouts.terms import TERMS
 from sitelab.figures import quantities
 from sitelab.figures.embed import Figure, make_control, render_template
 

@@ -17,8 +17,13 @@ from shardlab.pipeline.action import (
     Weight,
     parts,
 )
-from shardlab.pipeline.lockstep import with_exchanges
-from shardlab.pipeline.schedule import by_name, forward_only, interleaved, one_forward_one_backward
+from shardlab.pipeline.schedule import (
+    by_name,
+    forward_only,
+    interleaved,
+    one_forward_one_backward,
+    with_exchanges,
+)
 from shardlab.proofs.schedules.deadlock import DeadlockError, Sends, check, deadlock
 from tests.shardlab.pipeline.test_schedule import interleavings
 from tests.shardlab.properties import steady

@@ -20,7 +20,7 @@ from torch.distributed.fsdp._limiter_utils import _FreeEventQueue
 
 from shardlab.comm import World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
-from shardlab.fsdp.flat.gradient import FlatGradient
+from shardlab.fsdp.flat_gradient import FlatGradient
 from shardlab.fsdp.unit import Unit
 from shardlab.proofs.formulas.fully_sharded import fully_sharded
 from shardlab.proofs.schedules.fsdp_step import GUARDS, StepSettings, simulate_step

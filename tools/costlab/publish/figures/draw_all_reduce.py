@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from costlab.publish.figures.plotting import Shade, Word, spreads
-from costlab.record.attribution import attribute
 from costlab.record.names import Wanted
-from costlab.record.quantity import format_value
+from costlab.record.quantity import attribute, format_value
 from costlab.record.result import Metric
-from costlab.sections.fit.piecewise import Curve, one_line, piecewise
+from costlab.sections.piecewise import Curve, one_line, piecewise
 
 _POINT: Wanted = {"topic": "collective", "operation": "all_reduce", "mode": "blocking"}
 MARKS = "os^D"

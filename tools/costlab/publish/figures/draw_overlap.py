@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from costlab.publish.figures.plotting import Shade, Word, on, rows, width_factor
-from costlab.record.attribution import attribute
+from costlab.record.quantity import attribute
 from costlab.record.result import Metric
 
 _TOPIC = "timeline"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from costlab.publish import page
-from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_shares, draw_speedup
+from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_tensor_parallel
 from costlab.publish.figures.plotting import SHADES, WIDE, Shade, Word, figure, make_narrow, svg
 from costlab.record.result import Metric, Result
 from costlab.record.words import texts
@@ -34,8 +34,8 @@ class Drawing(NamedTuple):
 
 FIGURES = {
     "all-reduce": Drawing("collectives", draw_all_reduce.draw, 4.6),
-    "speed-up": Drawing("tp", draw_speedup.draw, 4.6),
-    "shares": Drawing("tp", draw_shares.draw, 3.2),
+    "speed-up": Drawing("tp", draw_tensor_parallel.draw_speedup, 4.6),
+    "shares": Drawing("tp", draw_tensor_parallel.draw_shares, 3.2),
     "overlap": Drawing("fsdp", draw_overlap.draw, 3.4),
 }
 

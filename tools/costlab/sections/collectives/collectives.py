@@ -27,12 +27,12 @@ import torch
 
 from costlab.record.names import call
 from costlab.record.noise import NoiseMonitor
+from costlab.record.options import Budget, Settings
 from costlab.record.provenance import cores
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import median_ci, p20_ci, percentile
-from costlab.sections.collectives import carrier
-from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
+from costlab.sections.collectives import operations
+from costlab.sections.collectives.operations import ITEM, OPERATIONS, Operation, elements
 from costlab.sections.collectives.point import (
     MIDDLING,
     MODES,
@@ -63,7 +63,7 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
     line_up = _barrier(world)
     points: list[Point] = []
     checks: list[Callable[[], None]] = []
-    for link in carrier.links(world):
+    for link in operations.links(world):
         for operation in OPERATIONS.values():
             yield f"{link} {operation.name}: first calls"
             for size in sizes:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from costlab.sections import device_clock
-from costlab.sections.collectives import carrier
-from costlab.sections.collectives.operation import ITEM, Operation, Pattern, elements
+from costlab.sections.collectives import operations
+from costlab.sections.collectives.operations import ITEM, Operation, Pattern, elements
 from shardlab.comm import World
 
 MODES = ("blocking", "back-to-back", "enqueued")
@@ -70,8 +70,8 @@ def points_of(
     """Return the points of one operation and size, and what verifies its result."""
     count = elements(size, world.size)
     slots = buffers.slots(operation, count, world.size)
-    call = carrier.calls(world, link)[operation.name]
-    start = carrier.starts(world, link)[operation.name]
+    call = operations.calls(world, link)[operation.name]
+    start = operations.starts(world, link)[operation.name]
     finish = finishing(world.device)
     clock = time.perf_counter
 

@@ -11,8 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from costlab.implementations import megatron as core
 from costlab.implementations import tutor
-from costlab.implementations.megatron.gpt import causal_mask, transformer_layer
-from costlab.implementations.megatron.stage import MegatronStage, step
+from costlab.implementations.megatron.gpt import MegatronStage, causal_mask, step, transformer_layer
 from costlab.record.result import Metric
 from costlab.sections.counts.count_pipeline import (
     CHUNKS,

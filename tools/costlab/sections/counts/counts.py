@@ -8,8 +8,8 @@ on the wire depends on the machine.
 
 from collections.abc import Iterator
 
+from costlab.record.options import Settings
 from costlab.record.result import Item
-from costlab.record.settings import Settings
 from costlab.sections.counts import (
     count_all_reduce,
     count_context,
@@ -23,7 +23,7 @@ from costlab.sections.plan import Plan
 from shardlab.comm import World
 
 try:
-    from costlab.sections.counts import count_experts, count_megatron, count_stages
+    from costlab.sections.counts import count_megatron, count_stages
 except ImportError as fault:  # without megatron-core nothing is counted of it
     LACKING = str(fault)
 else:
@@ -69,7 +69,7 @@ def _two(world: World) -> Iterator[Item]:
         yield from count_source.megatron()
         yield from count_data.datasets(world)
         yield "megatron-core's layer of experts"
-        yield from count_experts.experts(world)
+        yield from count_megatron.experts(world)
 
 
 def _four(world: World) -> Iterator[Item]:

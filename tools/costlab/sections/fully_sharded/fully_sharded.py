@@ -32,12 +32,12 @@ from costlab.implementations.fsdp import Training
 from costlab.implementations.rounds import Rounds, Step, measuring, unsaid
 from costlab.record.names import Name
 from costlab.record.noise import NoiseMonitor
+from costlab.record.options import Budget, Settings
 from costlab.record.result import Item, Load, Metric
-from costlab.record.settings import Budget, Settings
 from costlab.record.statistics import percentile
 from costlab.sections import sweep_check
 from costlab.sections.breakdown import SilentAxis, replay, watched
-from costlab.sections.fully_sharded import footprint, largest, timeline
+from costlab.sections.fully_sharded import footprint, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.metrics import Detail, by_rounds, derived, ratio, timed
 from costlab.sections.plan import Plan
@@ -72,7 +72,7 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
         yield from hidden_share(world, hidden, STEPS[settings.profile], until=share.until)
         yield f"hidden {hidden}: memory"
         yield from memory(world, hidden)
-    yield from largest.metrics()
+    yield from footprint.largest_models()
     yield "one step's timeline"
     yield from timeline.metrics(timeline.record(world, timeline.HIDDEN))
 

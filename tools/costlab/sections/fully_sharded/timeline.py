@@ -5,10 +5,15 @@ is each collective from its start to the arrival of its last message. A span of 
 a span of compute is hidden; above a gap it is not. It is one step of one run, taken after some
 untimed ones: a picture, not a statistic. A result keeps the spans as metrics, so that a figure can
 be drawn again from the file. `hidden_share` says how much of the communication is hidden.
+
+`WatchedAxis` notes when each of its collectives began and ended. Over gloo a collective goes on in
+a thread of gloo's own, and its future says when the last message came. Some of ours are completed
+by a local sum in `wait`; that belongs to the wait. Over shared memory nothing moves but in `start`
+and `wait`, so there a collective has ended when its wait has.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -18,14 +23,87 @@ from torch import Tensor
 from costlab.implementations.fsdp import Training, ours
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.sections.fully_sharded.watched_axis import WatchedAxis
-from shardlab.comm import World
+from shardlab.comm import Axis, Pending, World
+from shardlab.comm.axis import Kind
 from shardlab.fsdp import FSDP
-from shardlab.fsdp.tensors import on_gradient
+from shardlab.fsdp.backward import on_gradient
 
 HIDDEN = 512
 UNTIMED = 3  # steps before it: the order of units is known after the first
 SHORTEST = 100e-6  # seconds; what is shorter is the gap between two hooks
+
+
+class WatchedAxis(Axis):
+    """Notes every collective in `flights`, and calls out around each wait.
+
+    Args:
+        world: this rank's.
+        name: what a flight is called, from the collective's kind, input and result.
+        waits: called with True before a wait and False after it.
+
+    Attributes:
+        flights: (name, start, arrival of the last message).
+    """
+
+    def __init__(
+        self, world: World, name: Callable[[str, Tensor, Tensor], str],
+        waits: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        # Over gloo the way that the bench measures; its works can be watched.
+        link = "fast-gloo" if world.backend == "gloo" else world.link
+        super().__init__(world, "data", tuple(range(world.size)), link)
+        self.flights: list[tuple[str, float, float]] = []
+        self.waits = waits
+        self._called = name
+
+    def start(self, kind: Kind, x: Tensor, **settings: Any) -> Pending:
+        """Start it, and note when."""
+        begin = time.perf_counter()
+        pending = super().start(kind, x, **settings)
+        return _UnderWay(self, pending, self._called(kind, x, pending._result), begin)
+
+
+class _UnderWay(Pending):
+    """A collective that has begun; lands once, with its last message or else with its wait."""
+
+    __slots__ = ("_begin", "_flights", "_inner", "_messages", "_name", "_waits")
+
+    def __init__(self, axis: WatchedAxis, inner: Pending, name: str, begin: float) -> None:
+        super().__init__(inner._result)
+        self._inner, self._name, self._begin = inner, name, begin
+        self._waits = axis.waits
+        self._flights: list[tuple[str, float, float]] | None = axis.flights
+        works = _works(inner._work)
+        self._messages = len(works)
+        for work in works:
+            work.get_future().add_done_callback(self._arrived)
+
+    def wait(self) -> Tensor:
+        self._waits(True)
+        try:
+            return self._inner.wait()
+        finally:
+            self._land()
+            self._waits(False)
+
+    def _arrived(self, _: Any) -> None:
+        self._messages -= 1
+        if self._messages == 0:
+            self._land()
+
+    def _land(self) -> None:
+        """Note the end, unless it is noted."""
+        flights, self._flights = self._flights, None
+        if flights is not None:
+            flights.append((self._name, self._begin, time.perf_counter()))
+
+
+def _works(work: Any) -> list[Any]:
+    """torch's works behind one of ours; none for shared memory's."""
+    if work is None:
+        return []
+    parts = getattr(work, "_works", [work])  # an exchange has one or one for each peer
+    return [part for part in parts if isinstance(part, torch.distributed.Work)]
 
 
 class Span(NamedTuple):

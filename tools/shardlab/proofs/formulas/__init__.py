@@ -5,15 +5,15 @@ many ranks. Over one rank nothing is sent.
 """
 
 from shardlab.proofs.formulas.context import context_attention, mean_over_all_tokens
-from shardlab.proofs.formulas.data_parallel import bucket_sizes, data_parallel
 from shardlab.proofs.formulas.experts import all_gather_experts, all_to_all_experts
 from shardlab.proofs.formulas.fully_sharded import (
+    bucket_sizes,
+    data_parallel,
     flat_elements,
     fully_sharded,
     per_parameter_elements,
 )
-from shardlab.proofs.formulas.gpt import Sizes, micro_batch, step
-from shardlab.proofs.formulas.pipeline import pipeline
+from shardlab.proofs.formulas.gpt import Sizes, micro_batch, pipeline, step
 from shardlab.proofs.formulas.tensor_parallel import (
     block,
     column_parallel,

@@ -1,7 +1,8 @@
 """A GPT on a grid of tensor × context × pipeline × data: what one rank sends in one step.
 
 What the other formulas say of the parts, put together as `GPT`, `StepGradients` and the pipeline's
-runner put them together.
+runner put them together. A pipeline's
+activations go to the next stage, their gradients come back.
 """
 
 from dataclasses import dataclass
@@ -9,8 +10,7 @@ from typing import Any
 
 from shardlab.proofs.collective import Traffic, calls
 from shardlab.proofs.formulas.context import context_attention, mean_over_all_tokens
-from shardlab.proofs.formulas.data_parallel import data_parallel
-from shardlab.proofs.formulas.pipeline import pipeline
+from shardlab.proofs.formulas.fully_sharded import data_parallel
 from shardlab.proofs.formulas.tensor_parallel import (
     block,
     column_parallel,
@@ -18,6 +18,31 @@ from shardlab.proofs.formulas.tensor_parallel import (
     embedding,
     partial_gradients,
 )
+
+
+def pipeline(
+    *, payload: int, micro_batches: int, stage: int, stages: int, chunks: int = 1
+) -> Traffic:
+    """Activations to the next stage, gradients to the one before; the schedule changes nothing.
+
+    Args:
+        payload: bytes of what crosses between two stages for one micro-batch: S · B · H elements
+            (a tensor rank's share of them under sequence parallelism).
+        micro_batches: in a step.
+        stage: this rank's, from 0.
+        stages: along the pipeline axis.
+        chunks: model chunks a stage; piece c · stages + stage is this rank's chunk c.
+
+    """
+    pieces = [chunk * stages + stage for chunk in range(chunks)]
+    after = sum(piece < stages * chunks - 1 for piece in pieces) * micro_batches
+    before = sum(piece > 0 for piece in pieces) * micro_batches
+    if stages == 1:
+        return Traffic()
+    return Traffic(
+        calls("send", payload, 2, after) + calls("recv", payload, 2, before),
+        calls("send", payload, 2, before) + calls("recv", payload, 2, after),
+    )
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 
 from shardlab.pipeline.action import Exchange, Schedule, ScheduleError, name
 from shardlab.pipeline.schedule import NAMES, by_name
-from shardlab.proofs.schedules import picture
 from shardlab.proofs.schedules.deadlock import check
-from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules.timeline import (
+    bubble,
+    draw_mermaid,
+    draw_text,
+    peak_live,
+    simulate,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"stage {stage}:", " ".join(map(name, actions)))
     elif options.format == "mermaid":
         title = f"{options.schedule}, {options.stages} stages, {options.microbatches} micro-batches"
-        print(picture.mermaid(timeline, title))
+        print(draw_mermaid(timeline, title))
     else:
-        print(picture.text(timeline))
+        print(draw_text(timeline))
         print(f"\nbubble {bubble(timeline):.1%} of the time")
         print("live micro-batches, at most, by stage:", *map(peak_live, schedule))
         print("messages sent, by stage:", *_count_sends(schedule))

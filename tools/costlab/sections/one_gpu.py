@@ -20,12 +20,11 @@ from dataclasses import asdict, dataclass
 import torch
 
 from costlab.record.names import Name
+from costlab.record.options import Settings
 from costlab.record.result import Item, Metric
-from costlab.record.settings import Settings
 from costlab.record.statistics import median_ci
-from costlab.sections import device_clock
+from costlab.sections import device_clock, one_gpu_memory
 from costlab.sections.metrics import by_rounds, derived
-from costlab.sections.one_gpu import copy_overlap, memory
 from costlab.sections.plan import Plan
 from shardlab.comm import World
 
@@ -76,12 +75,12 @@ def everything(world: World, settings: Settings) -> Iterator[Item]:
         yield from modelled(hidden)
         (product, *_), _ = block(world.device, hidden, 1, torch.bfloat16, TOKENS)
         yield f"hidden {hidden}: copies beneath products"
-        yield from copy_overlap.metrics(
+        yield from one_gpu_memory.hidden_copies(
             world.device, hidden, product, rounds=rounds, seed=settings.seed
         )
     for hidden in STEPPED:
         yield f"hidden {hidden}: what a step holds and moves"
-        yield from memory.metrics(world, hidden)
+        yield from one_gpu_memory.step_memory(world, hidden)
 
 
 def efficiencies(

@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from shardlab.data import prepare
 from shardlab.data.__main__ import main, report
 from shardlab.data.corpus import Corpus, DataError
-from shardlab.data.text import prepare
-from shardlab.data.text.encoding import Bytes, by_name
+from shardlab.data.encoding import Bytes, by_name
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
@@ -189,7 +189,7 @@ def test_after_a_kill_the_same_command_goes_on(
 
 KILLED = """
 import os, signal, sys
-from shardlab.data.text import prepare
+from shardlab.data import prepare
 prepare.PIECE = 100
 for _ in prepare.prepare(prepare.Job((sys.argv[1],), sys.argv[2]), 2):
     os.kill(os.getpid(), signal.SIGKILL)

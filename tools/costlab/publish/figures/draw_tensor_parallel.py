@@ -1,6 +1,7 @@
-"""Tensor parallelism's speed-up against the hidden size, over each link, and the crossover.
+"""Tensor parallelism by hidden size: the speed-up and its crossover, and where a step goes.
 
-Beside it the speed-up of one process that is given as many threads as there are ranks.
+`draw_speedup` has a line for each link, and the speed-up of one process that is given as many
+threads as there are ranks. `draw_shares` has a bar for each size: a step's parts.
 """
 
 from collections import defaultdict
@@ -8,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from costlab.publish.figures.draw_all_reduce import MARKS
-from costlab.publish.figures.plotting import Shade, Word, on, spreads
-from costlab.record.attribution import attribute
+from costlab.publish.figures.plotting import Shade, Word, on, rows, spreads, width_factor
 from costlab.record.names import Name, Wanted
-from costlab.record.quantity import format_metric
+from costlab.record.quantity import attribute, format_metric
 from costlab.record.result import Metric
 
 _POINT: Wanted = {"topic": "tp", "what": ("speedup", "speedup-of-threads"), "ranks": 0}
@@ -34,7 +34,7 @@ def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
     return {line: sorted(points[line], key=lambda point: point[0]) for line in order}
 
 
-def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
+def draw_speedup(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
     """Draw a line a link, and one process' threads; tell whether there was any."""
     drawn = lines(metrics)
     if not drawn:
@@ -92,3 +92,48 @@ def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None, word
         word("crosses").format(size=format_metric(metric)), (metric.value, 1), (8, -16),
         textcoords="offset points", color=colour, fontsize=9.5,
     )  # fmt: skip
+
+
+_SHARE: Wanted = {"topic": "tp", "what": "share", "code": "shardlab", "link": "gloo", "ranks": 0}
+PARTS = ("matmul", "launch", "latency", "volume", "other")
+COLORS = ("own", "slate", "ochre", "sent", "rest")
+LETTERS = 0.06  # of a step, on a desk: a smaller part has no room for its number
+
+
+def shares(metrics: Mapping[str, Metric]) -> dict[int, dict[str, Metric]]:
+    """Return each part's share of a step, by hidden size."""
+    by_hidden: dict[int, dict[str, Metric]] = {}
+    for metric in metrics.values():
+        if metric.name.fits(_SHARE) and metric.name.of in PARTS:
+            by_hidden.setdefault(metric.name.hidden, {})[metric.name.of] = metric
+    return dict(sorted(by_hidden.items()))
+
+
+def draw_shares(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
+    """Draw a bar a width; tell whether there was any."""
+    by_hidden = shares(metrics)
+    if not by_hidden:
+        return False
+    for place, parts in enumerate(by_hidden.values()):
+        bottom = 0.0
+        for color, part in zip(COLORS, PARTS, strict=True):
+            width = max(parts[part].value, 0.0) if part in parts else 0.0
+            axes.barh(
+                place, width, left=bottom, height=0.72, color=shade.parts[color][1],
+                edgecolor=shade.parts[color][0], linewidth=1.1,
+                label=word(f"share-{part}") if place == 0 else None,
+            )  # fmt: skip
+            if width >= LETTERS * width_factor(axes):
+                axes.text(
+                    bottom + width / 2, place, f"{width:.0%}".replace("%", " %"),
+                    ha="center", va="center", fontsize=9,
+                )  # fmt: skip
+            bottom += width
+    rows(axes, range(len(by_hidden)), [f"{hidden:,}" for hidden in by_hidden])
+    axes.invert_yaxis()
+    axes.set_ylabel(word("hidden"))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
+    example = next(iter(next(iter(by_hidden.values())).values()))
+    axes.set_xlabel(word("share-of-step") + on(attribute(example).device, word))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(PARTS), fontsize=9)
+    return True

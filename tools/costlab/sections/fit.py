@@ -23,8 +23,8 @@ import numpy as np
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistics import median_ci
-from costlab.sections.fit.piecewise import LEAST, Curve, interval, one_line, piecewise
 from costlab.sections.metrics import derived
+from costlab.sections.piecewise import LEAST, Curve, interval, one_line, piecewise
 from costlab.sections.plan import Plan
 
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds

@@ -35,14 +35,13 @@ from costlab.implementations import tutor
 from costlab.implementations.rounds import Rounds, Step, measuring, unsaid
 from costlab.implementations.tp import Task
 from costlab.record.names import Name
+from costlab.record.options import Budget, Settings
 from costlab.record.result import Item, Load, Metric
-from costlab.record.settings import Budget, Settings
 from costlab.sections import sweep_check
 from costlab.sections.breakdown import SilentAxis, replay, watched
 from costlab.sections.plan import Plan
 from costlab.sections.sweep_check import Calls
-from costlab.sections.tensor_parallel.crossover import crossover
-from costlab.sections.tensor_parallel.tp_metrics import Times, metrics
+from costlab.sections.tp_metrics import Times, crossover, metrics
 from shardlab.comm import Axis, World
 from shardlab.comm.host import count_cores
 from shardlab.gpt.model import GPTConfig

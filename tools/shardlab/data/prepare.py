@@ -24,8 +24,7 @@ from pathlib import Path
 from threading import Thread
 
 from shardlab.data.corpus import Corpus, DataError, require, wrap_os_errors
-from shardlab.data.text.content import BOM, decode, holds_json_lines, read_field
-from shardlab.data.text.encoding import by_name
+from shardlab.data.encoding import BOM, by_name, decode, holds_json_lines, read_field
 from shardlab.data.writer import Writer
 
 PIECE = 8 << 20  # bytes of text

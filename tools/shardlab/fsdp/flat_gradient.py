@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending
-from shardlab.fsdp.flat.parameter import FlatParameter
+from shardlab.fsdp.flat_parameter import FlatParameter
 from shardlab.fsdp.life_cycle import GRADIENTS, GradientState, LifeCycle
 
 

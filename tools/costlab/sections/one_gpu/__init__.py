@@ -1,1 +1,0 @@
-"""What one GPU can tell by itself."""

@@ -1,1 +1,0 @@
-"""A unit's parameters, concatenated in one flat tensor that is sharded over the ranks."""
