@@ -26,12 +26,7 @@ def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> It
     heads = [symbol for symbol in new.outline.symbols if [symbol.line] == code[:1]]
     whole = [Place(new.path, symbol.line, symbol.last) for symbol in heads]
     size = first.end - first.start + 1
-    if size > 1:
-        yield from whole
-        for symbol in heads:  # up to the next definition
-            following = (each.line for each in new.outline.symbols if each.line > symbol.last)
-            end = min(following, default=len(new.lines) + 1) - 1
-            yield Place(new.path, symbol.line, end)
+    yield from whole if size > 1 else ()
     yield from _find_opening(new, first)
     yield from [Place(new.path, code[0], code[-1])] if code else ()
     near = [each for each in mentions if each.weight >= _IN_SENTENCE] or mentions[:1]
@@ -39,6 +34,10 @@ def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> It
         if definition := find_definition(new, mention.name):
             place = place_at(new, definition.start, size)
             yield definition if place.end - place.start + 1 == size else place
+    for symbol in heads if size > 1 else ():  # up to the next definition
+        following = (each.line for each in new.outline.symbols if each.line > symbol.last)
+        end = min(following, default=len(new.lines) + 1) - 1
+        yield Place(new.path, symbol.line, end)
     named = new.rows_by_name.get(near[0].name, []) if near else []
     known = {*rows, *(find_definitions(new, near[0].name) if near else ())}
     uses = [row for row in named if row not in known and not COMMENT.match(new.lines[row - 1])]

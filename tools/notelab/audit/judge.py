@@ -207,6 +207,7 @@ def _find_beside(carried: _Carried, place: Place, mentions: list[Mention]) -> in
     if row != place.end or named or not carried.is_dated:
         return None
     near = sorted(range(row - _BESIDE, row + _BESIDE + 1), key=lambda each: abs(each - row))
+    near = [r for r in near if 0 < r <= len(old.lines) and not COMMENT.match(old.lines[r - 1])]
     for mention in mentions:
         rows = find_definitions(old, mention.name) or old.rows_by_name.get(mention.name, [])
         if mention.weight >= _IN_FRONT and (beside := [each for each in near if each in rows]):
