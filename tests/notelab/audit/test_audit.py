@@ -235,8 +235,8 @@ JUDGED = {
     "a comment above a definition": (
         ABOVE, "`build_frame` is in `ring.py:16`.", None, "moved", False, 17, 17,
     ),
-    "a line of the body": (
-        CODE, "The body of `build_frame` (`ring.py:19`).", MOVED, "moved", False, 22, 22,
+    "a line of what is named in front of it": (
+        CODE, "The body of `build_frame` (`ring.py:18`).", MOVED, "moved", False, 19, 19,
     ),
     "a name in a later column": (
         CODE, "| place | check |\n|---|---|\n| `ring.py:13` | `grep LIMIT` |", MOVED,
@@ -480,13 +480,16 @@ def test_where_the_other_numbers_of_a_commit_fit_the_text_is_carried(
     book: Path, send: int, proposal: int
 ) -> None:
     others = "".join(f"- `send` is at `ring.py:{send}`, {n}\n" for n in range(4))
-    (book / "src/notes.md").write_text(f"{others}\nThe `LIMIT` holds for `ring.py:12`.\n")
+    beside = "The call of `append` is in `ring.py:13`."
+    text = f"{others}\nThe `LIMIT` holds for `ring.py:12`.\n\n{beside}\n"
+    (book / "src/notes.md").write_text(text)
     commit_all(book, "all numbers")
     (book / "src/ring.py").write_text(MOVED)
     commit_all(book, "moved")
-    last = audit_document(book / "src/notes.md", "").citations[-1]
-    assert (last.proposals[0].start, last.certain) == (proposal, False)
-    assert {place.start for place in last.proposals} >= {6, 15}
+    limit, append = audit_document(book / "src/notes.md", "").citations[-2:]
+    assert (limit.proposals[0].start, limit.certain) == (proposal, False)
+    assert {place.start for place in limit.proposals} >= {6, 15}
+    assert append.proposals[0].start == 15
 
 
 def test_a_link_says_which_file_its_label_cites(book: Path) -> None:

@@ -21,35 +21,39 @@ def list_alternatives(new: Version, first: Place, mentions: list[Mention]) -> It
         first: the first proposal.
         mentions: the names around the citation.
     """
-    heads = (symbol for symbol in new.outline.symbols if symbol.line == first.start)
+    rows = range(first.start, first.end + 1)
+    code = [row for row in rows if not COMMENT.match(new.lines[row - 1])]
+    heads = [symbol for symbol in new.outline.symbols if [symbol.line] == code[:1]]
     whole = [Place(new.path, symbol.line, symbol.last) for symbol in heads]
     size = first.end - first.start + 1
     yield from whole if size > 1 else ()
-    yield from _adjust_range(new, first)
+    yield from _find_opening(new, first)
+    yield from [Place(new.path, code[0], code[-1])] if code else ()
     near = [each for each in mentions if each.weight >= _IN_SENTENCE] or mentions[:1]
     for mention in near[:4]:
         if definition := find_definition(new, mention.name):
             place = place_at(new, definition.start, size)
             yield definition if place.end - place.start + 1 == size else place
-    rows = new.rows_by_name.get(near[0].name, []) if near else []
-    outside = [row for row in rows if not first.start <= row <= first.end]
-    uses = [row for row in outside if not COMMENT.match(new.lines[row - 1])]
+    for symbol in heads if size > 1 else ():  # up to the next definition
+        following = (each.line for each in new.outline.symbols if each.line > symbol.last)
+        end = min(following, default=len(new.lines) + 1) - 1
+        yield Place(new.path, symbol.line, end)
+    named = new.rows_by_name.get(near[0].name, []) if near else []
+    known = {*rows, *(find_definitions(new, near[0].name) if near else ())}
+    uses = [row for row in named if row not in known and not COMMENT.match(new.lines[row - 1])]
     for row in sorted(uses, key=lambda row: abs(row - first.start))[:1]:
         yield Place(new.path, row, row)
     yield from whole
 
 
-def _adjust_range(new: Version, place: Place) -> Iterator[Place]:
-    """Yield a range from the line that opens its last bracket, and one without outer comments."""
+def _find_opening(new: Version, place: Place) -> Iterator[Place]:
+    """Yield a range from the line that opens its last bracket."""
     start, closing = place.start, new.lines[place.end - 1]
     if closing.lstrip()[:1] in ("}", ")", "]"):
         indent = len(closing) - len(closing.lstrip())
         while start > 1 and not new.lines[start - 1][: indent + 1].strip():
             start -= 1
         yield Place(new.path, start, place.end)
-    rows = range(place.start, place.end + 1)
-    if code := [row for row in rows if not COMMENT.match(new.lines[row - 1])]:
-        yield Place(new.path, code[0], code[-1])
 
 
 def find_definition(new: Version, name: str) -> Place | None:

@@ -28,6 +28,7 @@ _CLEARLY = 0.6  # and from which a carried citation may be written
 _NEAR = 0.8  # the weight from which a name is next to the citation
 _MAX_ROWS = 20  # of a name's that are compared, the nearest
 _SLIP = 15  # lines by which a number may miss the definition of what the text names
+_BESIDE, _IN_FRONT = 2, 0.7  # and by which it may miss a use of a name in front of it
 
 
 class Verdict(msgspec.Struct):
@@ -73,9 +74,17 @@ def judge(
     carried = _carry_from_dates(repository, place, old_path, dates, mentions)
     if carried is None:
         return _judge_by_names(new, place, mentions, dates, [])
+    expected = [carried.change.new] if carried.change.new else carried.change.proposals[:1]
+    if beside := _find_beside(carried, place, mentions):
+        change = repository.classify(
+            CitedLines(carried.old, beside, beside, []), new, carried.commit
+        )
+        if places := [change.new] if change.new else change.proposals[:1]:
+            reason = "a line beside it has a name that the text gives in front of the number"
+            state: State = "right" if places[0] == place else "moved"
+            return Verdict(state, [*places, *expected], False, reason, carried.commit)
     if carried.fit.share >= _FITS or not mentions:
         return _judge_carried(carried, place, mentions, new)
-    expected = [carried.change.new] if carried.change.new else carried.change.proposals[:1]
     named = _judge_by_names(new, place, mentions, dates, expected)
     named.dated = carried.commit
     line = carried.old.lines[place.start - 1]
@@ -159,7 +168,7 @@ def _judge_carried(
     carried: _Carried, place: Place, mentions: list[Mention], new: Version | None
 ) -> Verdict:
     change, dated = carried.change, carried.commit
-    definition = _find_missed_definition(carried.old, place, mentions, new)
+    definition = _find_missed_definition(carried, place, mentions, new)
     if change.new is not None and definition is not None:
         reason = f"the lines beside it define `{mentions[0].name}`, which the text names"
         places = [definition, change.new]
@@ -186,14 +195,36 @@ def _judge_carried(
     return Verdict("changed", proposals, False, reason, dated)
 
 
+def _find_beside(carried: _Carried, place: Place, mentions: list[Mention]) -> int | None:
+    """Return the line that a single line without names missed, or None.
+
+    It is at most two lines away, and has a name in front of the citation: the definition, if the
+    file has one.
+    """
+    old, row = carried.old, place.start
+    names = set(map(fold_name, old.outline.names_between(row, row)))
+    named = any(fold_name(mention.name) in names for mention in mentions)
+    if row != place.end or named or not carried.is_dated:
+        return None
+    near = sorted(range(row - _BESIDE, row + _BESIDE + 1), key=lambda each: abs(each - row))
+    near = [r for r in near if 0 < r <= len(old.lines) and not COMMENT.match(old.lines[r - 1])]
+    for mention in mentions:
+        rows = find_definitions(old, mention.name) or old.rows_by_name.get(mention.name, [])
+        if mention.weight >= _IN_FRONT and (beside := [each for each in near if each in rows]):
+            return beside[0]
+    return None
+
+
 def _find_missed_definition(
-    old: Version, place: Place, mentions: list[Mention], new: Version | None
+    carried: _Carried, place: Place, mentions: list[Mention], new: Version | None
 ) -> Place | None:
     """Return where the nearest name is defined now if a number missed its definition by little.
 
     A single line that has no name of the text, or is a comment, a few lines beside the definition
-    of the nearest name, was a slip when it was written. A line of code in its body was none.
+    of the nearest name, was a slip when it was written. A line of code in its body was one only if
+    the name is right in front of the citation, and the line has moved since.
     """
+    old = carried.old
     if place.start != place.end or not mentions or new is None:
         return None
     names = set(map(fold_name, old.outline.names_between(place.start, place.end)))
@@ -201,11 +232,11 @@ def _find_missed_definition(
     near_names = (fold_name(mention.name) for mention in mentions if mention.weight >= BESIDE)
     if not is_comment and not names.isdisjoint(near_names):
         return None
-    if not is_comment and names_enclosing(old, place.start, place.end, mentions[0]):
+    name, rows = mentions[0].name, range(place.start - _SLIP, place.start + _SLIP + 1)
+    is_inside = not is_comment and names_enclosing(old, place.start, place.end, mentions[0])
+    if is_inside and (mentions[0].weight < 1 or carried.change.new == place):
         return None
-    name = mentions[0].name
-    rows = range(place.start - _SLIP, place.start + _SLIP + 1)
-    if find_definitions(old, name).keys().isdisjoint(rows):
+    if not is_inside and find_definitions(old, name).keys().isdisjoint(rows):
         return None
     return find_definition(new, name)
 
