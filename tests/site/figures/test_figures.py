@@ -7,7 +7,6 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
@@ -81,13 +80,6 @@ TURN = """([name, turns, atOnce = false]) => {
   });
 }"""
 Turns = list[list[tuple[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def reader(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
-    yield reader
-    reader.close()
 
 
 def turn_controls(reader: Reader, name: str, turns: Turns, *, at_once: bool = False) -> list[Any]:
