@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.shardlab.pool import Pool
 
 gc.disable()  # until all is collected, of which nothing is garbage
+# Before numpy is imported: a second thread of a small matrix product spins more than it computes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

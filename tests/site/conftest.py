@@ -114,6 +114,14 @@ def browser() -> Iterator[Any]:
         yield chromium
 
 
+@pytest.fixture(scope="module")
+def reader(browser: Any, served: str) -> Iterator[Reader]:
+    """A telephone's reader."""
+    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+    yield reader
+    reader.close()
+
+
 @pytest.fixture
 def open_reader(browser: Any, served: str) -> Iterator[OpenReader]:
     """Opens readers of the site with given settings; none of them may meet a fault."""

@@ -10,14 +10,17 @@ from tests.limits import LIMIT
 
 TELEPHONE = 480  # px: as wide as the widest of them
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-_KEPT: dict[tuple[Any, str], Any] = {}  # contexts, by browser and settings
+WINDOW = {"width": 1280, "height": 720}
+# A context and its free pages, by browser and settings.
+_KEPT: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
 
 
 class Reader:
     """Reads pages of a served site; each fault that the browser reports is added to `wrong`.
 
-    Readers of the same settings follow each other in one browser context, and find there the files
-    that were loaded and the scripts that were parsed: more than half of what a page costs.
+    Readers of the same settings follow each other in one page of one browser context, and find
+    there the files that were loaded, the scripts that were parsed and the page's process. A new
+    page costs 2.5 times as much.
 
     Args:
         first_visit: the browser was never on this site.
@@ -39,28 +42,29 @@ class Reader:
             settings |= {"is_mobile": True, "has_touch": True}
         self._is_mobile = bool(settings.get("is_mobile"))
         key = (browser, json.dumps(settings, sort_keys=True))
-        self._context = _KEPT.get(key)
-        if first_visit or not self._context:
-            self._context = browser.new_context(**settings)
-            self._context.set_default_timeout(1000 * LIMIT)
-            if not first_visit:
-                _KEPT[key] = self._context
+        kept = {} if first_visit else _KEPT
+        if key not in kept:
+            kept[key] = browser.new_context(**settings), []
+        self._context, self._free = kept[key]
+        self._context.set_default_timeout(1000 * LIMIT)
         self._is_first_visit = first_visit
-        self._viewport = viewport
+        self._viewport = viewport or WINDOW
+        self._scheme = settings.get("color_scheme", "light")
         self.served = served
         self.wrong: list[str] = []
         self._open()
 
     def _open(self) -> None:
-        self.page = self._context.new_page()
-        if self._viewport:
-            self.page.set_viewport_size(self._viewport)
-        self.page.on("console", self._note_message)
-        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("request", self._note_request)
-        self.page.on("response", self._note_response)
+        self.page = self._free.pop() if self._free else self._context.new_page()
+        self.page.set_viewport_size(self._viewport)
+        self.page.emulate_media(media="null", color_scheme=self._scheme)
+        for event in ("console", "pageerror", "request", "response"):
+            self.page.on(event, getattr(self, f"_note_{event}"))
 
-    def _note_message(self, message: Any) -> None:
+    def _note_pageerror(self, error: Any) -> None:
+        self.wrong.append(f"error: {error}")
+
+    def _note_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.wrong.append(f"{message.type}: {message.text}")
 
@@ -73,13 +77,18 @@ class Reader:
             self.wrong.append(f"{response.status}: {response.url}")
 
     def close(self) -> None:
-        """Close the page, and remove everything that it stored in the browser."""
+        """Leave the page to the next reader, without what it stored in the browser."""
         if self._is_first_visit:
             self._context.close()
             return
         if self.page.url.startswith(self.served):
-            self.page.evaluate("localStorage.clear()")
-        self.page.close()
+            self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        for event in ("console", "pageerror", "request", "response"):
+            self.page.remove_listener(event, getattr(self, f"_note_{event}"))
+        self.page.unroute_all()
+        self.page.mouse.move(0, 0)
+        self.page.goto("about:blank")
+        self._free.append(self.page)
 
     def forget(self) -> None:
         """Start again as a reader who opens the site for the first time."""

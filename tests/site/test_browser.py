@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import Reader
+from tests.site.reader import OpenReader, Reader
 
 NOTE = "experiments/35-reading-notes/megatron-tp-layers/"
 SYNTHESIS = "experiments/35-reading-notes/synthesis/"
@@ -28,10 +28,8 @@ def wide(laptop: Reader) -> Iterator[Reader]:
 
 
 @pytest.fixture
-def narrow(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
-    yield reader
-    reader.close()
+def narrow(open_reader: OpenReader) -> Reader:
+    return open_reader(viewport={"width": 390, "height": 844})
 
 
 def test_a_card_opens_by_mouse_and_in_the_other_language_by_keyboard(wide: Reader) -> None:

@@ -7,7 +7,6 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
@@ -84,13 +83,6 @@ TURN = """([name, turns, atOnce = false]) => {
 Turns = list[list[tuple[str, Any]]]
 
 
-@pytest.fixture(scope="module")
-def reader(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
-    yield reader
-    reader.close()
-
-
 def turn_controls(reader: Reader, name: str, turns: Turns, *, at_once: bool = False) -> list[Any]:
     """Turn a figure's controls; return its numbers and its picture after each turn."""
     page = reader.read(PLACES[name])
@@ -139,9 +131,19 @@ def rotate(pairs: list[tuple[str, Any]], by: int) -> list[tuple[str, Any]]:
     return pairs[by:] + pairs[:by]
 
 
+def find_fault(at: dict[str, Any]) -> model.LayoutError | None:
+    try:
+        model.check(*account.read_plan(at))
+    except model.LayoutError as fault:
+        return fault
+    return None
+
+
 def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader) -> None:
     words = load_words("en")["memory"]
-    settings = [at | CARDS for at in PRESETS.values()] + random_settings(6000, seed=6000)
+    drawn = random_settings(6000, seed=6000)  # most are impossible, and an eighth of those will do
+    settings = [at | CARDS for at in PRESETS.values()]
+    settings += [at for n, at in enumerate(drawn) if n % 8 == 0 or not find_fault(at)]
     # Each control is the one that the figure is told of, in every fiftieth setting or so.
     turns = [
         rotate([(k, v) for k, v in at.items() if k not in ("model", "program")], number)
@@ -150,10 +152,8 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader) -> None:
     counted = 0
     answers = turn_controls(reader, "memory", turns, at_once=True)
     for at, shown in zip(settings, answers, strict=True):
-        try:
-            model.check(*account.read_plan(at))
-        except model.LayoutError as why:
-            assert shown["isOld"] and shown["said"], (why, at)
+        if fault := find_fault(at):
+            assert shown["isOld"] and shown["said"], (fault, at)
             continue
         assert not (shown["isOld"] or shown["said"]), (shown["said"], at)
         counted += 1

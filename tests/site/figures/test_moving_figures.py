@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -79,13 +78,6 @@ MOMENTS = """([name, moments]) => {
     };
   });
 }"""
-
-
-@pytest.fixture(scope="module")
-def reader(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
-    yield reader
-    reader.close()
 
 
 def read_moments(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ from tests.site.figures.test_figures import PLACES, TURN, Turns, turn_controls
 from tests.site.reader import Reader
 
 WORDS = {name: load_words("en")[name] for name in ("controls", "fsdp", "grid", "memory")}
-
-
-@pytest.fixture(scope="module")
-def reader(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
-    yield reader
-    reader.close()
 
 
 def make_steps(*values: Any) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@ desk's, in light and dark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -72,13 +71,6 @@ SHOWN = r"""seen => {
 
 
 @pytest.fixture(scope="module")
-def reader(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, has_touch=True, is_mobile=True)
-    yield reader
-    reader.close()
-
-
-@pytest.fixture(scope="module")
 def checked_nestings() -> dict[int, set[str]]:
     """The nestings of elements whose colours were checked, by width, on any page."""
     return {width: set() for width in SIZES}
@@ -119,11 +111,9 @@ def count_questions(place: Place) -> int:
 def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
     reader: Reader, axe: str, checked_nestings: dict[int, set[str]], place: Place
 ) -> None:
-    reader.wrong.clear()
-    page = reader.page
-    reader.resize(min(SIZES), SIZES[min(SIZES)])
-    page.emulate_media(color_scheme="light")
-    reader.read(place.address).add_style_tag(content=AT_ONCE)
+    reader.forget()  # a page that is left isn't laid out again for a telephone
+    page = reader.read(place.address)
+    page.add_style_tag(content=AT_ONCE)
     page.evaluate(axe)
     shape = {"runOnly": page.evaluate(SHAPE_RULES, COLOUR["runOnly"])}
     assert len(shape["runOnly"]) > 50
