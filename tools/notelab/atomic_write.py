@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary_paths[path].write_bytes(data)
             if path.exists():
-                shutil.copymode(path, temporary_paths[path])
+                temporary_paths[path].chmod(stat.S_IMODE(path.stat().st_mode))
         for path, temporary_path in temporary_paths.items():
             # On some systems this fails while a reader has the old file open.
             temporary_path.replace(path)

@@ -25,13 +25,16 @@ def kind_of(mode: int) -> str:
     return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
-def read_regular(path: Path, limit: int) -> bytes:
+def read_regular(path: Path, limit: int, *, mode: int | None = None) -> bytes:
     """Return the first `limit` bytes of a regular file; links are followed.
+
+    A caller that has asked for the file's mode gives it.
 
     Raises:
         OSError: there is no such file, it cannot be read, or it is not a regular file.
     """
-    _refuse(os.stat(path).st_mode, path)  # noqa: PTH116 (Path is slow, and asked for each page)
+    # Path is slow, and asked for each page.
+    _refuse(os.stat(path).st_mode if mode is None else mode, path)  # noqa: PTH116
     handle = os.open(path, _FLAGS)
     try:
         _refuse(os.fstat(handle).st_mode, path)
