@@ -93,7 +93,9 @@ def test_a_cached_verdict_has_all_inputs(scratch: Scratch, monkeypatch: pytest.M
     monkeypatch.setattr(
         Judge, "_judge_citation", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
     )
-    assert [note.proved for note in scratch.check().notes] == [2, 2]
+    with monkeypatch.context() as patch:  # nor is lab.toml parsed again
+        patch.setattr("msgspec.toml.decode", lambda *_, **__: pytest.fail("parsed again"))
+        assert [note.proved for note in scratch.check().notes] == [2, 2]
     assert judged == []
     lock = scratch.read("citations.lock")
     digest = json.loads(lock)["citations"]["up"]["pkg/scaler.py:L22-L25"]["sha256"]

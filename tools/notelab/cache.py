@@ -69,10 +69,9 @@ class DiskCache:
 
         The caller must not change the value.
         """
-        value = self._decoded.get((kind, key))
-        if value is None:
-            value = self._decoded[kind, key] = compute()
-        return cast("T", value)
+        if (kind, key) not in self._decoded:
+            self._decoded[kind, key] = compute()
+        return cast("T", self._decoded[kind, key])
 
     def file_for(self, root: Path) -> "CacheFile":
         """Return the cache file for the pages below the folder `root`."""

@@ -24,7 +24,6 @@ from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
-from notelab.sources.git.command import list_uncommitted
 
 
 def check_labs(
@@ -137,12 +136,9 @@ class _LabRules:
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
         quotations = self.citations.quotations(view)
-        cited = view.note.citations if view.note else []
-        moved = {  # their quotations are judged where they are now
-            citation.span
-            for citation, verdict in zip(cited, verdicts, strict=True)
-            if any(finding.code == "N218" for finding in verdict.findings)
-        }
+        every = (finding for verdict in verdicts for finding in verdict.findings)
+        # The quotations of moved lines are judged where they are now.
+        moved = {finding.span for finding in every if finding.code == "N218"}
         yield from (found for _, each, found in quotations if found and each.span not in moved)
         allowed = quotations if self._book.lab.file.lab.quotes else []
         yield from constraints.findings(view, self._pinned, [each.span for each, _, _ in allowed])
@@ -228,6 +224,8 @@ def _report_lab(
 
 def _is_committed(book: Workbook) -> bool:
     """Tell whether the lab's notes, its lab file and its lock are committed as they are."""
+    from notelab.sources.git.command import list_uncommitted
+
     lab = book.lab
     paths = [view.page.path for view in book.views if view.exists]
     paths += [path for name in (LAB_FILE, LOCK_FILE) if (path := lab.folder / name).exists()]

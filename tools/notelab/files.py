@@ -6,7 +6,6 @@ A pipe, a device or a folder is refused. A reader finds a file's old content or 
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,13 +30,16 @@ def kind_of(mode: int) -> str:
     return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
-def read_regular(path: Path, limit: int) -> bytes:
+def read_regular(path: Path, limit: int, *, mode: int | None = None) -> bytes:
     """Return the first `limit` bytes of a regular file; links are followed.
+
+    A caller that has asked for the file's mode gives it.
 
     Raises:
         OSError: there is no such file, it cannot be read, or it is not a regular file.
     """
-    _refuse(os.stat(path).st_mode, path)  # noqa: PTH116 (Path is slow, and asked for each page)
+    # Path is slow, and asked for each page.
+    _refuse(os.stat(path).st_mode if mode is None else mode, path)  # noqa: PTH116
     handle = os.open(path, _FLAGS)
     try:
         _refuse(os.fstat(handle).st_mode, path)
@@ -70,7 +72,7 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary_paths[path].write_bytes(data)
             if path.exists():
-                shutil.copymode(path, temporary_paths[path])
+                temporary_paths[path].chmod(stat.S_IMODE(path.stat().st_mode))
         for path, temporary_path in temporary_paths.items():
             # On some systems this fails while a reader has the old file open.
             temporary_path.replace(path)

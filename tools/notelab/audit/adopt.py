@@ -28,12 +28,11 @@ from notelab.lab.lock import LOCK_FILE, Lock
 from notelab.page import reading
 from notelab.page.candidates import Candidate, find_candidates
 from notelab.page.citation import Span
-from notelab.page.permalink import is_commit, normalize_repository
 from notelab.report.outcome import Report
 from notelab.rules.constraints import split_quotation
 from notelab.sources.answers import WORKTREE
 from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
-from notelab.sources.git.url import check_url
+from notelab.sources.git.url import check_url, is_commit, normalize_repository
 
 _NO_ADDRESS = "https://example.invalid/"  # of a clone that doesn't say where it is from
 _ADDRESS = re.compile(r"https?://[^/]+/[^\s#?]+?(?=/(?:-/)?(?:blob|blame|tree|src)/)")

@@ -19,7 +19,7 @@ from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink
-from notelab.page.permalink import normalize_repository
+from notelab.sources.git.url import normalize_repository
 
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
@@ -87,7 +87,7 @@ class Resolver:
         for citation in citations:
             is_usable = not citation.problem and citation.form != "maybe"
             if is_usable and citation.first <= citation.last:
-                yield from ((name, citation.path) for name in self._sources(citation))
+                yield from [(name, citation.path) for name in self._sources(citation)]
 
     def _sources(self, citation: Citation) -> list[str]:
         if citation.source:

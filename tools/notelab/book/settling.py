@@ -20,10 +20,9 @@ from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page.citation import Citation
-from notelab.page.citation_syntax import is_only_a_word
 from notelab.page.note import FileLink, Note, ProseBlock
-from notelab.page.permalink import is_commit
 from notelab.sources.answers import WORKTREE, Offered
+from notelab.sources.git.url import is_commit
 
 Change = Callable[[Citation], Citation | None]  # None: it is no citation
 
@@ -79,10 +78,10 @@ class Settling:
         self._paths.clear()  # more files are known now
         views = [_map_citations(view, self._keep_paths) for view in views]
         path_ends = [
-            (self._find_ends(citation), citation, view)
-            for view in views
+            (ends, citation, view)
+            for view in (views if any(self._candidates.values()) else ())
             for citation in (view.note.citations if view.note else ())
-            if self._is_path_end(citation)
+            if not citation.problem and (ends := self._find_ends(citation))
         ]
         chosen = (self._choose_end(*each) for each in path_ends)
         self._evidence.gather(ends[0] for ends in chosen if len(ends) == 1)
@@ -92,10 +91,9 @@ class Settling:
 
         def settle(view: ParsedPage) -> Change:
             def change(citation: Citation) -> Citation:
-                if self._is_path_end(citation):
-                    citation = self._complete_path(citation, view)
-                needs_lines = citation.symbol and not citation.problem
-                return self._find_lines(citation) if needs_lines else citation
+                citation = self._complete_path(citation, view)
+                is_done = citation.problem or not citation.symbol
+                return citation if is_done else self._find_lines(citation)
 
             return change
 
@@ -105,6 +103,8 @@ class Settling:
         files = self._list_candidates(citation)
         if citation.problem or citation.source in self._pins or not (files or citation.source):
             return citation
+        from notelab.page.citation_syntax import is_only_a_word  # its patterns are rarely needed
+
         trees = [file.has_kin or bool(file.ends) for file in files if file.state is State.ABSENT]
         has_kin = any(trees) if any(trees) or 0 < len(trees) == len(files) else None
         return None if is_only_a_word(citation, has_kin=has_kin) else citation
@@ -216,10 +216,6 @@ class Settling:
             self._refs[name, ref] = answer
         return self._refs[name, ref]
 
-    def _is_path_end(self, citation: Citation) -> bool:
-        """Tell whether a citation's path is only the end of a path in its sources."""
-        return not citation.problem and bool(self._find_ends(citation))
-
     def _find_ends(self, citation: Citation) -> list[tuple[str, str]]:
         """Return source and path of every file whose path ends in a citation's path."""
         candidates = self._list_candidates(citation)
@@ -254,7 +250,10 @@ class Settling:
         ]
 
     def _complete_path(self, citation: Citation, view: ParsedPage) -> Citation:
+        """Give a citation the whole path if its path is only the end of one in its sources."""
         ends = self._choose_end(self._find_ends(citation), citation, view)
+        if citation.problem or not ends:
+            return citation
         if len(ends) == 1:
             return msgspec.structs.replace(citation, path=ends[0][1])
         listed = ", ".join([f"`{path}`" for _, path in ends[:3]] + ["…"] * (len(ends) > 3))
@@ -317,8 +316,8 @@ def _map_citations(view: ParsedPage, change: Change) -> ParsedPage:
     note = view.note
     if note is None:
         return view
-    every = (citation for block in note.blocks for citation in block.citations)
-    if all(change(citation) is citation for citation in every):
+    every = [citation for block in note.blocks for citation in block.citations]
+    if list(map(change, every)) == every:
         return view
 
     def cells(before: list[ProseBlock]) -> list[ProseBlock]:

@@ -34,7 +34,8 @@ class CheckSession(msgspec.Struct):
         Raises:
             NotelabError: lab.toml cannot be read.
         """
-        return self.cache.memoize("lab", str(folder), lambda: lab_file.load(folder))
+        cache = self.cache.file_for(lab_file.repository_root(folder.resolve()))
+        return self.cache.memoize("lab", str(folder), lambda: lab_file.load(folder, cache=cache))
 
 
 class Workbook(msgspec.Struct):

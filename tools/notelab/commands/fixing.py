@@ -30,9 +30,9 @@ from notelab.page.candidates import (
 )
 from notelab.page.citation import Citation, Span, group_ranges, on_row
 from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
-from notelab.page.permalink import is_commit
 from notelab.repin import journal
 from notelab.sources.answers import WORKTREE
+from notelab.sources.git.url import is_commit
 
 # A link with its target, or with the name of its definition.
 _LINK = re.compile(r"\[(?P<label>(?:[^][]|\[[^][]*\])*)\](?:\([^()]*(?:\([^()]*\))*\)|\[[^][]*\])?")

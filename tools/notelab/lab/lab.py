@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from notelab.cache import CacheFile
 from notelab.codes import RULES
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab.lab_file import LabFile, SourceTable, decode
@@ -58,21 +59,23 @@ class Lab(msgspec.Struct, frozen=True):
         return headings.get(language, "")
 
 
-def load(folder: Path, file: LabFile | None = None) -> Lab:
+def load(folder: Path, file: LabFile | None = None, cache: CacheFile | None = None) -> Lab:
     """Read `folder/lab.toml`, or take its content in `file`, which may not be written yet.
+
+    With `cache`, a file is parsed once.
 
     Raises:
         NotelabError: the file is missing, is not TOML, or holds something that the schema does not
             have; the message names the key and the most similar valid key.
     """
     folder = folder.resolve()
-    file = file or decode(folder / LAB_FILE)
+    file = file or decode(folder / LAB_FILE, cache)
     root = repository_root(folder)
     _raise_first_fault(folder, file)
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
         pins_folder = _resolve_inside(folder, root, file.lab.sources_from, "lab.sources-from")
-        source_lab_file = decode(pins_folder / LAB_FILE)
+        source_lab_file = decode(pins_folder / LAB_FILE, cache)
         if source_lab_file.lab.sources_from:
             raise NotelabError(
                 f"{display_path(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that "
@@ -170,7 +173,10 @@ def _resolve_inside(folder: Path, root: Path, name: str, key: str) -> Path:
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
         lab_file = display_path(folder / LAB_FILE)
         raise NotelabError(f"{lab_file}: {key} must be a path relative to the lab, not {name!r}")
-    resolved = (folder / name).resolve()
+    path = folder / name
+    if "/" not in name and name != ".." and not path.is_symlink():
+        return path  # resolving the names of a thousand notes takes long
+    resolved = path.resolve()
     if not resolved.is_relative_to(root):
         raise NotelabError(f"{display_path(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved

@@ -2,11 +2,13 @@
 
 import re
 from codecs import BOM_UTF8
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
+from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.files import read_regular
 
@@ -94,7 +96,7 @@ class LabFile(_Table, frozen=True):
     diagrams: dict[str, DiagramTable] = {}
 
 
-def decode(path: Path) -> LabFile:
+def decode(path: Path, cache: CacheFile | None = None) -> LabFile:
     """Read a lab file.
 
     Raises:
@@ -104,8 +106,9 @@ def decode(path: Path) -> LabFile:
     if data is None:
         hint = "a lab is a folder with a lab.toml"
         raise NotelabError(f"{display_path(path)}: no such lab file", hint=hint)
+    parse = partial(msgspec.toml.decode, data.removeprefix(BOM_UTF8), type=LabFile)
     try:
-        return msgspec.toml.decode(data.removeprefix(BOM_UTF8), type=LabFile)
+        return get_or_compute(cache or CacheFile(None), "lab", cache_key(data), LabFile, parse)
     except msgspec.ValidationError as fault:
         raise NotelabError(
             f"{display_path(path)}: {fault}", hint=_suggest_key(str(fault))

@@ -18,7 +18,6 @@ Version 1 has no `wheel` and is otherwise the same; it is still read, and writte
 Without `wheel`, the first wheel in the index that names the pin is used.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -203,6 +202,8 @@ def _sort_older(source: LockedSource) -> dict[str, dict[str, LockedFile]]:
 
 def _format_table(value: object, indent: str) -> str:
     """Return a table as JSON, one entry per line, each file's or citation's data on that line."""
+    import json  # a check only reads
+
     if not isinstance(value, dict) or not value:
         entry_data = msgspec.to_builtins(value)
         if isinstance(value, LockedCitation) and not value.commit:

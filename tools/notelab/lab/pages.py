@@ -3,6 +3,7 @@
 import os
 import posixpath
 import stat
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import msgspec
@@ -148,18 +149,15 @@ def _glob(lab: Lab, base: Path, pattern: str, place: str) -> list[Path]:
 
 def read(path: Path) -> Text:
     """Read a page; problems are in the result, and no error is raised."""
-    data = b""
     try:
-        problem = _why_not_readable(os.lstat(path).st_mode)
-        if not problem:
-            data = read_regular(path, MAX_BYTES + 1)
+        mode = os.lstat(path).st_mode
+        if problem := _why_not_readable(mode):
+            return Text("", problem)
+        return decode(read_regular(path, MAX_BYTES + 1, mode=mode))
     except (FileNotFoundError, NotADirectoryError):
-        problem = MISSING
+        return Text("", MISSING)
     except OSError as fault:
-        problem = f"cannot be read: {fault.strerror or fault}"
-    if problem:
-        return Text("", problem)
-    return decode(data)
+        return Text("", f"cannot be read: {fault.strerror or fault}")
 
 
 def decode(data: bytes) -> Text:
@@ -167,7 +165,7 @@ def decode(data: bytes) -> Text:
     if len(data) > MAX_BYTES:
         return Text("", f"is larger than {MAX_BYTES // 1024} KiB; not read")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as fault:
         row = data[: fault.start].count(b"\n") + 1
         return Text("", f"is not UTF-8: byte 0x{data[fault.start]:02x} in line {row}")

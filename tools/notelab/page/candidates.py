@@ -22,7 +22,7 @@ import msgspec
 from notelab.page.citation import Citation, Span, on_row
 from notelab.page.citation_syntax import LINE_WORD, RANGE_IN_TEXT, parse_range
 from notelab.page.note import Note, ProseBlock
-from notelab.page.permalink import is_commit
+from notelab.sources.git.url import is_commit
 
 _REFERENCE = re.compile(r" {0,3}\[[^]^][^]]*\]:\s")
 _LINES_FOLLOW = re.compile(rf"(?:[:#]|\b{LINE_WORD}\s)\Z")

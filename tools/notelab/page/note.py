@@ -148,5 +148,4 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     @property
     def citations(self) -> list[Citation]:
         """Return all citations: those of the choices, then the rest; no code that may be one."""
-        every = (citation for block in self.blocks for citation in block.citations)
-        return [citation for citation in every if citation.form != "maybe"]
+        return [each for block in self.blocks for each in block.citations if each.form != "maybe"]

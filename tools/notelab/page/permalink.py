@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from notelab.page.citation import MAX_LINE, Citation, Span, parse_line_number, path_problem
 from notelab.page.citation_syntax import ENDINGS, parse_range
 from notelab.page.note import FileLink
+from notelab.sources.git.url import is_commit, normalize_repository
 
 # GitHub and GitLab (`blob`, `blame`, `tree`), Gitea and Forgejo (`src/commit`), Bitbucket (`src`).
 _PERMALINK = re.compile(
@@ -15,9 +16,7 @@ _PERMALINK = re.compile(
     r"(?P<path>[^\s#?<>\"]+)(?:\?[^\s#]*)?"
     r"(?:#(?:L|lines-)(?P<first>\d+)(?:C\d+)?(?:[-:]L?(?P<last>\d+)(?:C\d+)?)?|#\S*)?"
 )
-_COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _TAG = re.compile(r"[\w.+-]{1,100}")
-_SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)\Z")
 _ADDRESS = re.compile(r"https?://[^\s<>\"`\ue000-\ue003]+")
 # Lines in an address of another form: a fragment (`#L9`, `#n9`, `#cl-9`, `#a.py-9`, `#9-12`) or a
 # part of the query (`?L9`, `&line=9`, `;l=9`), with the file of a programming language before it.
@@ -65,16 +64,10 @@ def read(address: str, span: Span) -> Citation | FileLink:
     )
 
 
-def is_commit(ref: str) -> bool:
-    """Return whether a permalink's reference is a commit or a commit prefix; else it is a tag."""
-    return _COMMIT.fullmatch(ref) is not None
-
-
 def _cites_source(address: str) -> bool:
     match = _PERMALINK.match(address)
-    if match and (match["first"] or is_commit(match["commit"])):
-        return True
-    return _has_lines(address)
+    is_read = bool(match and (match["first"] or is_commit(match["commit"])))
+    return is_read or _has_lines(address)
 
 
 def _has_lines(address: str) -> bool:
@@ -95,27 +88,6 @@ def _ends_with_unopened_bracket(address: str) -> bool:
     last = address[-1]
     opening = {")": "(", "]": "[", "}": "{"}.get(last)
     return opening is not None and address.count(last) > address.count(opening)
-
-
-def normalize_repository(url: str) -> str:
-    """Return a form that is the same for all addresses of one repository.
-
-    >>> normalize_repository("git@github.com:NVIDIA/Megatron-LM.git")
-    'github.com/nvidia/megatron-lm'
-    >>> normalize_repository("https://github.com/NVIDIA/Megatron-LM/")
-    'github.com/nvidia/megatron-lm'
-    """
-    scp = None if "://" in url else _SCP.match(url)
-    host, path = (scp["host"], scp["path"]) if scp else _split_url(url)
-    return f"{host}/{path.strip('/').removesuffix('.git')}".lower()
-
-
-def _split_url(url: str) -> tuple[str, str]:
-    try:
-        parts = urlsplit(url)
-        return parts.hostname or "", parts.path
-    except ValueError:
-        return "", url
 
 
 def is_same_place(label: Citation, target: Citation) -> bool:

@@ -10,7 +10,6 @@ If an input is a CSV with the columns `id` and `formatted`, then the values come
 page holds only the places that the links lead to: an id's dots are dashes in its place's name.
 """
 
-import csv
 import re
 from hashlib import sha256
 from io import StringIO
@@ -75,6 +74,8 @@ def parse(text: str, folder: Path) -> Results:
 
 def _take_values(results: Results, name: str, data: bytes) -> None:
     """Give the page's places the values of a CSV; a file that is no such table changes nothing."""
+    import csv  # most checks read no CSV
+
     table: dict[str, list[str]] = {}
     try:
         for line in csv.DictReader(StringIO(data.decode("utf-8"), newline=""), restval=""):

@@ -13,11 +13,11 @@ from notelab.finding import Finding
 from notelab.lines import is_anchor, names_in
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
-from notelab.page.permalink import normalize_repository
 from notelab.rules import ranges
 from notelab.rules.citation_context import CitationContext
 from notelab.rules.constraints import PageQuotation, find_quotations
 from notelab.rules.locked import LockJudge
+from notelab.sources.git.url import normalize_repository
 
 
 class Verdict(msgspec.Struct, array_like=True):

@@ -143,7 +143,7 @@ def find_quotations(resolver: Resolver, view: ParsedPage) -> Iterator[PageQuotat
     A fence quotes a file if half of its lines are in the file, or if the paragraph before it ends
     with a citation and the fence has the language of its file.
     """
-    if view.note is None:
+    if view.note is None or not view.note.quotations:
         return
     cited = {each.span: each for each in view.note.citations if not each.problem}
     texts_by_blob: dict[str, _Text] = {}

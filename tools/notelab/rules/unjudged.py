@@ -8,8 +8,8 @@ from notelab.book.settling import files_of
 from notelab.book.workbook import Workbook
 from notelab.finding import Finding
 from notelab.page.note import FileLink
-from notelab.page.permalink import is_commit
 from notelab.sources.answers import WORKTREE
+from notelab.sources.git.url import is_commit
 
 STRICT = "N230"  # a finding under `--strict`, only counted otherwise
 

@@ -175,10 +175,11 @@ class Library:
 
     def clone(self, source: Source) -> "GitCommand | None":
         """Return git for the clone of a source on disk, or None if there is no clone."""
-        from notelab.sources.git.command import open_clone
+        if mirror := self._clone_of(source):
+            from notelab.sources.git.command import open_clone
 
-        mirror = self._clone_of(source)
-        return open_clone(mirror) if mirror else None
+            return open_clone(mirror)
+        return None
 
     def find_definitions(self, source: Source, name: str) -> list[str]:
         """Return the files that define a name, in a clone on disk or in the installed package."""

@@ -1,4 +1,4 @@
-"""Checks addresses of repositories before git sees them."""
+"""Checks addresses of repositories before git sees them, and compares them."""
 
 import re
 from urllib.parse import urlsplit
@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from notelab.sources.answers import SourceError
 
 _SCP = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*@([A-Za-z0-9][A-Za-z0-9.-]*):[A-Za-z0-9_~./][^:]*$")
+_REMOTE = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)\Z")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 _HINT = "write https://HOST/PATH, ssh://HOST/PATH or git@HOST:PATH; a clone on disk is a --mirror"
 _PORTS = {"https": 443, "ssh": 22}
@@ -54,3 +55,29 @@ def host_of(url: str) -> str:
     """Return how reasons name a remote: by its host, or by its path on disk."""
     place = endpoint(url)
     return place[0] if place else redact(url)
+
+
+def normalize_repository(url: str) -> str:
+    """Return a form that is the same for all addresses of one repository.
+
+    >>> normalize_repository("git@github.com:NVIDIA/Megatron-LM.git")
+    'github.com/nvidia/megatron-lm'
+    >>> normalize_repository("https://github.com/NVIDIA/Megatron-LM/")
+    'github.com/nvidia/megatron-lm'
+    """
+    scp = None if "://" in url else _REMOTE.match(url)
+    host, path = (scp["host"], scp["path"]) if scp else _split_url(url)
+    return f"{host}/{path.strip('/').removesuffix('.git')}".lower()
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.path
+    except ValueError:
+        return "", url
+
+
+def is_commit(ref: str) -> bool:
+    """Return whether a permalink's reference is a commit or a commit prefix; else it is a tag."""
+    return re.fullmatch(r"[0-9a-f]{7,40}", ref) is not None
