@@ -26,7 +26,7 @@ LIMITS = {
     # Since: renamed files, moved functions in nine languages, symbols that left their file (170);
     # lines of renamed files, reference links, numbers of a commit that were right (66);
     # numbers that miss a name by two lines, ranges up to the next definition (26).
-    "tools/notelab": (8_000, 13_676),
+    "tools/notelab": (8_000, 13_650),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines); `fits`
     # and `predict` (1,330); FSDP's buffers, and a line for each tensor (45). The terms of a layer,
     # which shardlab had twice (25), and step times of models with experts (70). What steps hold on
