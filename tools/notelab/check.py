@@ -1,5 +1,11 @@
-"""Check labs: read the pages, gather the cited files, apply the rules, count what was proved."""
+"""Check labs: read the pages, gather the cited files, apply the rules, count what was proved.
 
+`check_input` checks one document from standard input, which belongs to no lab. In a git repository
+its citations are those of the working tree. What only a lab can know is not checked: its pins and its
+lock, and which other repositories are sources.
+"""
+
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,14 +14,17 @@ import msgspec
 
 from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
-from notelab.book.parsed_page import ParsedPage
-from notelab.book.workbook import CheckSession, Workbook, open_labs
+from notelab.book.parsed_page import ParsedPage, parse_text
+from notelab.book.workbook import CheckSession, Workbook, open_labs, open_views
 from notelab.codes import RULES
 from notelab.errors import NotelabError, display_path
 from notelab.finding import Finding
-from notelab.lab.lab import LAB_FILE
+from notelab.lab import pages
+from notelab.lab.lab import LAB_FILE, Lab, repository_root
+from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
 from notelab.lab.lock import LOCK_FILE
 from notelab.lab.pages import list_earlier_pages
+from notelab.lab.pins import HEAD, Pin
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
 from notelab.rules import constraints, languages, limits, pins, unjudged
@@ -24,6 +33,7 @@ from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
+from notelab.sources.answers import WORKTREE
 
 
 def check_labs(
@@ -263,3 +273,32 @@ def _report_source(book: Workbook, name: str, lab_files: list[CitedFile]) -> Sou
         reasons=list(reasons) if len(proved) < len(available) else [],
         vouched=dict(sorted(vouched.items())),
     )
+
+
+# Rules that only a lab has, and those about files where there is no repository.
+_OF_LABS = {"N210", "N212", "N216", "N602"}
+_OF_FILES = {"N203", "N213"}
+
+
+def check_input(name: str, session: CheckSession, codes: frozenset[str]) -> Report:
+    """Check what standard input holds as if it were the file `name` of the current folder.
+
+    Raises:
+        NotelabError: `name` leads out of the repository.
+    """
+    path, root = (Path.cwd() / name).resolve(), repository_root(Path.cwd())
+    if not path.is_relative_to(root):
+        raise NotelabError(f"{name}: the document must be in this repository")
+    has_repository = (root / ".git").exists()
+    sources = {"own": SourceTable(pin=HEAD, path=".")} if has_repository else {}
+    table = LabTable(title="standard input", quotes=True)
+    lab = Lab(Path.cwd(), root, LabFile(table, sources), sources, Path.cwd(), {}, [])
+    page = pages.Page(path, name, "en", None, NoteTable(), None, listed=False)
+    text = pages.decode(sys.stdin.buffer.read(pages.MAX_BYTES + 1))
+    view = parse_text(page, text, session.cache.file_for(root))
+    pinned = {source: Pin(source, path, WORKTREE) for source in sources}
+    book = open_views(lab, [view], pinned, None, session)
+    report = check_book(book, session)
+    ignored = _OF_LABS | (set() if has_repository else _OF_FILES)
+    report.keep(codes - ignored)
+    return report

@@ -14,8 +14,7 @@ import msgspec
 from notelab.repin.changes import CitationChange, Kind, Place
 from notelab.repin.classify import classify_change
 from notelab.repin.line_map import LineMap
-from notelab.repin.moved_lines import MovedLines
-from notelab.repin.other_files import OtherFiles
+from notelab.repin.moved_lines import MovedLines, OtherFiles
 from notelab.repin.version import CitedLines
 from notelab.sources.git.command import GitCommand
 from tests.notelab.repin.clone import Clone

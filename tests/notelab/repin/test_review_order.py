@@ -3,8 +3,14 @@
 import pytest
 
 from notelab.repin.changes import CitationChange, Kind, NameChange, Place, RepinResult
-from notelab.repin.review_order import ReadLines, ReviewItem, ReviewReason, order_review
-from notelab.repin.review_text import format_side_by_side, render
+from notelab.repin.review_order import (
+    ReadLines,
+    ReviewItem,
+    ReviewReason,
+    format_side_by_side,
+    order_review,
+    render,
+)
 from notelab.repin.sentences import Sentence
 
 TEXTS = {

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from notelab.commands.options import lab_option, mirror_option, offline_option
-from notelab.report.terminal import say, write
+from notelab.report.terminal import lab_option, mirror_option, offline_option, say, write
 
 
 @click.command()
@@ -47,12 +46,12 @@ def repin(
     from notelab.book.discovery import find_lab
     from notelab.book.opening import open_session
     from notelab.commands import repinning
+    from notelab.files import finish_journal
     from notelab.lab.lab import repository_root
-    from notelab.repin import journal, migrate
-    from notelab.repin.review_order import build_review
-    from notelab.repin.review_text import render
+    from notelab.repin import migrate
+    from notelab.repin.review_order import build_review, render
 
-    for name in journal.finish(repository_root(Path.cwd())):
+    for name in finish_journal(repository_root(Path.cwd())):
         say(f"finished an interrupted repin: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)

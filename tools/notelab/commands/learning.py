@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from notelab.commands.options import mirror_option, offline_option
 from notelab.errors import NotelabError, display_path
-from notelab.report.terminal import say, write
+from notelab.report.terminal import mirror_option, offline_option, say, write
 
 
 @click.command()

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from notelab.book.workbook import CheckSession
 from notelab.errors import NotelabError, display_path
-from notelab.repin import journal
+from notelab.files import write_with_journal
 from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.migrate import Migration
 from notelab.repin.writing import build_files, plan_moves
@@ -55,7 +55,7 @@ def write(
             f"{', '.join(dirty[:5])}",
             hint="commit them first, so that you can review and undo what repin writes",
         )
-    journal.write(root, changed)
+    write_with_journal(root, changed)
     waiting = len(outcome.citations) - len(to)
     lines = [f"wrote {display_path(path)}" for path in sorted(changed)] or ["nothing to write"]
     remark = (

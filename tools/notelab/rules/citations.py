@@ -14,9 +14,9 @@ from notelab.lines import is_anchor, names_in
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
 from notelab.rules import ranges
-from notelab.rules.citation_context import CitationContext
 from notelab.rules.constraints import PageQuotation, find_quotations
 from notelab.rules.locked import LockJudge
+from notelab.rules.ranges import CitationContext
 from notelab.sources.git.url import normalize_repository
 
 

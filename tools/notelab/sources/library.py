@@ -183,8 +183,7 @@ class Library:
 
     def find_definitions(self, source: Source, name: str) -> list[str]:
         """Return the files that define a name, in a clone on disk or in the installed package."""
-        from notelab.sources.definitions import find_in_package, find_in_tree
-        from notelab.sources.package import find_installed
+        from notelab.sources.package import find_in_package, find_in_tree, find_installed
 
         what = f"{source.name}: looking for {name}"
         with progress_if_slow(self._progress, what):
