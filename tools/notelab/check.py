@@ -1,8 +1,8 @@
 """Check labs: read the pages, gather the cited files, apply the rules, count what was proved.
 
 `check_input` checks one document from standard input, which belongs to no lab. In a git repository
-its citations are those of the working tree. What only a lab can know is not checked: its pins and its
-lock, and which other repositories are sources.
+its citations are those of the working tree. What only a lab can know is not checked: its pins and
+its lock, and which other repositories are sources.
 """
 
 import sys
@@ -12,9 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
-from notelab.book.parsed_page import ParsedPage, parse_text
 from notelab.book.workbook import CheckSession, Workbook, open_labs, open_views
 from notelab.codes import RULES
 from notelab.errors import NotelabError, display_path
@@ -23,7 +21,7 @@ from notelab.lab import pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
 from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
 from notelab.lab.lock import LOCK_FILE
-from notelab.lab.pages import list_earlier_pages
+from notelab.lab.pages import ParsedPage, list_earlier_pages, parse_text
 from notelab.lab.pins import HEAD, Pin
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
@@ -101,7 +99,7 @@ def check_book(
     findings += rules.numbers.stale_findings()
     if all_pages and book.lab.file.lab.min_new_choices:
         cache = bench.cache.file_for(book.lab.root)
-        earlier = [parsed_page.parse(page, cache) for page in list_earlier_pages(book.lab)]
+        earlier = [pages.parse(page, cache) for page in list_earlier_pages(book.lab)]
         findings += limits.check_new_choices(book, earlier)
     findings += rules.citations.lock.lock_findings(
         tally.used, tally.sound, {view.page.key for view in book.views} if all_pages else None

@@ -17,10 +17,10 @@ import click
 
 from notelab import __version__
 from notelab.audit.command import adopt, audit
-from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
 from notelab.errors import NotelabError, display_path
 from notelab.recall.command import recall
+from notelab.repin.command import repin
 from notelab.report.terminal import (
     EXIT_FAULT,
     lab_option,

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, Evidence, State
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
 from notelab.cited.nearest_range import find_symbols
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
+from notelab.lab.pages import ParsedPage
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page.citation import Citation

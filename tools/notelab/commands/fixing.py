@@ -13,7 +13,6 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
 from notelab.book.slipped_citation import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import CheckSession, Workbook, open_labs
@@ -21,6 +20,7 @@ from notelab.errors import display_path, sanitize
 from notelab.files import finish_journal, write_with_journal
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock
+from notelab.lab.pages import ParsedPage
 from notelab.page.candidates import (
     Candidate,
     find_candidates,

@@ -2,8 +2,8 @@
 
 A diagram is untrusted: it is passed to the engine as a value and never becomes part of a script,
 and its time, memory and stack are limited. If a diagram breaks the engine, the next diagram gets a
-new one. An engine runs in a thread of its own: Python handles Ctrl-C in the main thread only between
-two instructions of its own, and a script may run for seconds.
+new one. An engine runs in a thread of its own: Python handles Ctrl-C in the main thread only
+between two of its own instructions, and a script may run for seconds.
 """
 
 import re

@@ -21,7 +21,6 @@ from textwrap import dedent
 
 import msgspec
 
-from notelab.book import parsed_page
 from notelab.book.workbook import CheckSession
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
@@ -182,7 +181,7 @@ def collect_cards(
 
 def _add_evidence(page: Page, lab: Lab, lock: Lock, bench: CheckSession) -> Iterator[Card]:
     """Yield a page's cards with a hash of the lines that they cite, else that the page cites."""
-    page_view = parsed_page.parse(page, bench.cache.file_for(lab.root))
+    page_view = pages.parse(page, bench.cache.file_for(lab.root))
     if page_view.note is None:
         return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")

@@ -2,7 +2,8 @@
 
 The first are sentences with a name that vanished from the whole tree or appeared in it, then
 citations that are gone, then edited ones: those where a name of the sentence left the lines, those
-where a name of its block left, and the rest by the share of changed lines. A terminal shows a sentence, the reason, and old and new lines side by side.
+where a name of its block left, and the rest by the share of changed lines. A terminal shows a
+sentence, the reason, and old and new lines side by side.
 """
 
 import re

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.finding import Finding
+from notelab.lab.pages import ParsedPage
 from notelab.lines import is_anchor, names_in
 from notelab.page.citation import format_citation
 from notelab.page.note import Note

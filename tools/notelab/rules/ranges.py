@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import msgspec
 
 from notelab.book.evidence import CitedFile
-from notelab.book.parsed_page import ParsedPage
 from notelab.cache import CacheFile
 from notelab.cited import nearest_range
 from notelab.cited.outline import Outline
 from notelab.finding import Finding
+from notelab.lab.pages import ParsedPage
 from notelab.lines import is_anchor
 from notelab.page.citation import Citation, format_citation, group_ranges
 from notelab.page.note import ProseBlock

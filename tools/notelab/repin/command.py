@@ -45,10 +45,9 @@ def repin(
     """Move SOURCE to REF, and say what happened to each citation."""
     from notelab.book.discovery import find_lab
     from notelab.book.opening import open_session
-    from notelab.commands import repinning
     from notelab.files import finish_journal
     from notelab.lab.lab import repository_root
-    from notelab.repin import migrate
+    from notelab.repin import migrate, writing
     from notelab.repin.review_order import build_review, render
 
     for name in finish_journal(repository_root(Path.cwd())):
@@ -63,11 +62,9 @@ def repin(
     if remark:
         say(f"note: {remark}", stderr=True)
     if output_format == "json":
-        write(repinning.as_json(outcome))
+        write(writing.as_json(outcome))
     else:
-        say(*repinning.as_text(outcome), "", *render(review))
+        say(*writing.as_text(outcome), "", *render(review))
     if (writing or reformatted or accept) and not dry_run:
-        report = repinning.write(
-            migration, outcome, session, reformatted=reformatted, accept=accept
-        )
+        report = writing.write(migration, outcome, session, reformatted=reformatted, accept=accept)
         say(*report, stderr=output_format == "json")
