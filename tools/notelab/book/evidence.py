@@ -1,8 +1,8 @@
 """The evidence for a lab's citations: files from providers, or what the lock records of them.
 
 One address at one commit has the same files, whichever lab cites them. The lock of a sibling,
-which is another lab of this repository, is as trustworthy as this lab's own. The blob id that it records is
-therefore enough for a first proof; the bytes must still have that id.
+which is another lab of this repository, is as trustworthy as this lab's own. The blob id that it
+records is therefore enough for a first proof; the bytes must still have that id.
 """
 
 from array import array

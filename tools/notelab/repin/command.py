@@ -47,8 +47,9 @@ def repin(
     from notelab.book.opening import open_session
     from notelab.files import finish_journal
     from notelab.lab.lab import repository_root
-    from notelab.repin import migrate, writing
+    from notelab.repin import migrate
     from notelab.repin.review_order import build_review, render
+    from notelab.repin.writing import as_json, as_text, write_repin
 
     for name in finish_journal(repository_root(Path.cwd())):
         say(f"finished an interrupted repin: {name}", stderr=True)
@@ -62,9 +63,9 @@ def repin(
     if remark:
         say(f"note: {remark}", stderr=True)
     if output_format == "json":
-        write(writing.as_json(outcome))
+        write(as_json(outcome))
     else:
-        say(*writing.as_text(outcome), "", *render(review))
+        say(*as_text(outcome), "", *render(review))
     if (writing or reformatted or accept) and not dry_run:
-        report = writing.write(migration, outcome, session, reformatted=reformatted, accept=accept)
+        report = write_repin(migration, outcome, session, reformatted=reformatted, accept=accept)
         say(*report, stderr=output_format == "json")

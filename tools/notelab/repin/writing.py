@@ -34,7 +34,7 @@ _HEADINGS = {
 }
 
 
-def write(
+def write_repin(
     migration: Migration,
     outcome: RepinResult,
     session: CheckSession,
