@@ -5,8 +5,8 @@ and the goal of each page, docs/reference/site.md lists what answers each lab, a
 which page introduces a term.
 
 Edit links, and what to clone, have addresses on the host that the workbook came from. mkdocs's
-`repo_url` doesn't fit: Material asks the host's API for it, and mkdocs expects every page below docs/,
-where notes aren't.
+`repo_url` doesn't fit: Material asks the host's API for it, and mkdocs expects every page below
+docs/, where notes aren't.
 """
 
 import logging
