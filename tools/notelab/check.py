@@ -23,9 +23,9 @@ from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
 from notelab.lab.lock import LOCK_FILE
 from notelab.lab.pages import ParsedPage, list_earlier_pages, parse_text
 from notelab.lab.pins import HEAD, Pin
-from notelab.mermaid.diagrams import Diagrams
+from notelab.mermaid.parsed_diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, limits, pins, unjudged
+from notelab.rules import commits, constraints, languages, limits, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -89,7 +89,10 @@ def check_book(
     """Check an open lab; `all_pages` says that none of its pages was left out."""
     diagrams = diagrams or _prefetch_diagrams([book], bench)
     rules = _LabRules(book, bench, diagrams)
-    findings: list[Finding] = [*pins.pin_findings(book), *pins.release_findings(book)]
+    findings: list[Finding] = [
+        *commits.pin_findings(book),
+        *commits.release_findings(book),
+    ]
     tally = _Tally(display_path(book.lab.folder))
     for view in book.views:
         verdicts = rules.citations.verdicts(view)
@@ -232,7 +235,7 @@ def _report_lab(
 
 def _is_committed(book: Workbook) -> bool:
     """Tell whether the lab's notes, its lab file and its lock are committed as they are."""
-    from notelab.sources.git.command import list_uncommitted
+    from notelab.sources.git.git_command import list_uncommitted
 
     lab = book.lab
     paths = [view.page.path for view in book.views if view.exists]

@@ -19,8 +19,8 @@ from notelab import __version__
 from notelab.audit.command import adopt, audit
 from notelab.commands.learning import compare, new
 from notelab.errors import NotelabError, display_path
-from notelab.recall.command import recall
-from notelab.repin.command import repin
+from notelab.recall.recall_command import recall
+from notelab.repin.repin_command import repin
 from notelab.report.terminal import (
     EXIT_FAULT,
     lab_option,

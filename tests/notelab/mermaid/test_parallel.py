@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from notelab.cache import CacheFile
-from notelab.mermaid import diagrams, parallel
 from notelab.mermaid import engine as engine_module
-from notelab.mermaid.diagrams import Diagrams, Parsed
+from notelab.mermaid import parallel, parsed_diagrams
 from notelab.mermaid.engine import EngineThread
+from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from tests.limits import LIMIT
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
 from tests.notelab.scratch import Scratch
@@ -70,7 +70,7 @@ def no_progress(what: str, done: int, of: int) -> None:
 
 def test_several_processes_give_the_answers_of_one() -> None:
     progress: list[tuple[int, int]] = []
-    assert len(TEXTS) >= diagrams.MIN_FOR_PROCESSES
+    assert len(TEXTS) >= parsed_diagrams.MIN_FOR_PROCESSES
     prefetched = Diagrams(CacheFile(None))
     prefetched.prefetch([*TEXTS, *TEXTS], lambda _, done, of: progress.append((done, of)))
     assert progress[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
@@ -82,7 +82,7 @@ def test_several_processes_give_the_answers_of_one() -> None:
 
 def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "parse_all", lambda texts: pytest.fail("a process for so few"))
-    Diagrams(CacheFile(None)).prefetch(TEXTS[: diagrams.MIN_FOR_PROCESSES - 1], no_progress)
+    Diagrams(CacheFile(None)).prefetch(TEXTS[: parsed_diagrams.MIN_FOR_PROCESSES - 1], no_progress)
 
 
 def test_a_process_that_dies_leaves_its_diagrams_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_sixty_slow_diagrams_end_at_the_budget(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: 1)  # one process is enough for this
     done: list[int] = []
     shared = Diagrams(CacheFile(None))
-    texts = [SLOW.format(number) for number in range(diagrams.MIN_FOR_PROCESSES)]
+    texts = [SLOW.format(number) for number in range(parsed_diagrams.MIN_FOR_PROCESSES)]
     shared.prefetch(texts, lambda _, parsed, of: done.append(parsed))
     # Each takes two seconds, of one that the run has, and brings a quarter more.
     assert 1 <= len(done) <= 2
@@ -155,7 +155,8 @@ def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signal.Signals) -> None:
     blocks = (
-        f"```mermaid\n{SLOW.format(at)}```\n" for at in range(diagrams.MIN_FOR_PROCESSES + 20)
+        f"```mermaid\n{SLOW.format(at)}```\n"
+        for at in range(parsed_diagrams.MIN_FOR_PROCESSES + 20)
     )
     scratch.write("note.md", scratch.read("note.md") + "\n" + "\n".join(blocks))
     check = subprocess.Popen(

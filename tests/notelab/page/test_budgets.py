@@ -7,8 +7,8 @@ import pytest
 from notelab.cache import CacheFile
 from notelab.check import check_labs
 from notelab.mermaid import engine as mermaid_engine
-from notelab.mermaid.diagrams import Diagrams, Parsed
 from notelab.mermaid.engine import Engine
+from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from notelab.page.reading import read
 from tests.notelab.scratch import Scratch
 

@@ -30,7 +30,7 @@ from notelab.page.citation import Span
 from notelab.report.outcome import Report
 from notelab.rules.constraints import split_quotation
 from notelab.sources.answers import WORKTREE
-from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
+from notelab.sources.git.git_command import GitCommand, find_git_dir, open_clone
 from notelab.sources.git.url import check_url, is_commit, normalize_repository
 
 _NO_ADDRESS = "https://example.invalid/"  # of a clone that doesn't say where it is from

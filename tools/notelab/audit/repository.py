@@ -12,8 +12,8 @@ from notelab.repin.line_map import LineMap, map_lines
 from notelab.repin.moved_lines import MovedLines, OtherFiles
 from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import MAX_FILE_BYTES
-from notelab.sources.git.command import GitCommand, find_git_dir
-from notelab.sources.git.files import explain_shallowness
+from notelab.sources.git.git_command import GitCommand, find_git_dir
+from notelab.sources.git.git_files import explain_shallowness
 
 _MAX_OLDER = 12  # versions of a file that are searched for the one that was read
 

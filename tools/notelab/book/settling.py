@@ -185,7 +185,7 @@ class Settling:
         ran = git.run("cat-file", "blob", f"{full}:{citation.path}") if git else None
         if ran is None or ran.status or settled == citation:
             return settled
-        from notelab.sources.git.files import offer_from_worktree
+        from notelab.sources.git.git_files import offer_from_worktree
 
         root = Path(source.local_repository)
         answer = offer_from_worktree(root, {citation.path: None})[citation.path]

@@ -15,7 +15,7 @@ from notelab.lab import pages, pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pages import ParsedPage
-from notelab.mermaid.diagrams import Progress
+from notelab.mermaid.parsed_diagrams import Progress
 from notelab.page.citation import Citation
 from notelab.sources.library import Library
 

@@ -18,7 +18,7 @@ from notelab.errors import NotelabError, display_path, sanitize
 from notelab.files import write_files
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
-from notelab.sources.git.command import list_uncommitted
+from notelab.sources.git.git_command import list_uncommitted
 
 
 def find_lab(folder: Path, bench: CheckSession) -> Path:

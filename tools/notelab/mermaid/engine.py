@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from notelab.mermaid import BUNDLE, HERE, version
-from notelab.mermaid.diagrams import EngineMissing, Parsed
+from notelab.mermaid.parsed_diagrams import EngineMissing, Parsed
 
 # mermaid's own `maxTextSize`: longer diagrams draw a notice instead of themselves.
 MAX_CHARACTERS = 50_000

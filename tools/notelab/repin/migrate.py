@@ -20,7 +20,7 @@ from notelab.repin.line_map import map_lines
 from notelab.repin.moved_lines import MovedLines, OtherFiles
 from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import Source, SourceError
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 from notelab.sources.library import Library
 
 

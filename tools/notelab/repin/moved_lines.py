@@ -11,10 +11,10 @@ from functools import cached_property
 from notelab.cited import grammars
 from notelab.cited.outline import PYTHON
 from notelab.lines import names_in, split_lines
-from notelab.repin.candidates import Candidate
 from notelab.repin.changes import Place
+from notelab.repin.proposals import Candidate
 from notelab.repin.version import CitedLines, Version, base_name
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 
 MIN_SHARE = 0.6  # of the distinctive cited lines that a place must have
 _MAX_PLACES = 20  # a line that was added more often is as common as `return result`

@@ -23,7 +23,7 @@ from notelab.page.citation import Span, group_ranges
 from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.migrate import Migration
 from notelab.report.formats import format_json
-from notelab.sources.git.command import list_uncommitted
+from notelab.sources.git.git_command import list_uncommitted
 
 _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
 _ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")

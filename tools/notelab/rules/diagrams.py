@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from notelab.finding import TOP, Finding
 from notelab.lab.lab_file import ExpectedDiagram
 from notelab.lab.pages import ParsedPage
-from notelab.mermaid.diagrams import Diagrams, Parsed
+from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
 

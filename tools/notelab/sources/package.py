@@ -23,7 +23,7 @@ from notelab.sources.answers import (
     Wanted,
     suggest_paths,
 )
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from notelab.sources.answers import (
     Wanted,
     is_commit,
 )
-from notelab.sources.git import files as git_files
-from notelab.sources.git.command import NETWORK, GitCommand
+from notelab.sources.git import git_files
+from notelab.sources.git.git_command import NETWORK, GitCommand
 from notelab.sources.git.url import check_url, endpoint, host_of
 from notelab.sources.store import Store
 from notelab.sources.timeouts import run_within

@@ -15,7 +15,7 @@ from notelab.sources.answers import (
     Wanted,
     make_absent,
 )
-from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
+from notelab.sources.git.git_command import GitCommand, find_git_dir, open_clone
 from notelab.sources.store import blob_id
 
 TYPE_CHECKING = False
