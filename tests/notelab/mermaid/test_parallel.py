@@ -93,8 +93,8 @@ def test_a_process_that_dies_leaves_its_diagrams_behind(monkeypatch: pytest.Monk
 
 
 def test_processes_stop_where_the_budget_of_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagrams, "_MAX_SECONDS", 0.0)
-    monkeypatch.setattr(diagrams, "_SECONDS_EACH_OF_MANY", 0.0)
+    monkeypatch.setattr(parsed_diagrams, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(parsed_diagrams, "_SECONDS_EACH_OF_MANY", 0.0)
     progress: list[int] = []
     shared = Diagrams(CacheFile(None))
     shared.prefetch(TEXTS, lambda _, done, of: progress.append(done))
@@ -118,7 +118,7 @@ def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
 
 
 def test_sixty_slow_diagrams_end_at_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagrams, "_BASE_SECONDS", 1.0)
+    monkeypatch.setattr(parsed_diagrams, "_BASE_SECONDS", 1.0)
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: 1)  # one process is enough for this
     done: list[int] = []
     shared = Diagrams(CacheFile(None))
