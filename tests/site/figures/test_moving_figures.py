@@ -11,7 +11,7 @@ import pytest
 
 from costlab.layouts.memory import live_pieces
 from shardlab.context.zigzag import visible_slices
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.pipeline.action import Backward, Forward, Weight, chunks_in
 from shardlab.proofs import causal_work
 from shardlab.proofs.collective import Call

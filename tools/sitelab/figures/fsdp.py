@@ -5,7 +5,7 @@ from typing import Any
 
 from costlab.layouts.memory import layer_parameters
 from costlab.layouts.model import Plan
-from shardlab.proofs.formulas.fully_sharded import fully_sharded
+from shardlab.proofs.formulas.fsdp import fully_sharded
 from shardlab.proofs.schedules.fsdp_step import (
     PREFETCHES,
     FSDPStep,
