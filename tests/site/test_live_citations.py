@@ -183,9 +183,8 @@ def test_a_citation_of_many_lines_makes_a_small_card_that_counts_what_it_leaves_
     assert f'data-line="{70 + 3}"' in live_citations.render_card(whole, language)
     one_more = msgspec.structs.replace(many, last=71, permalink="")
     words = {"en": "1 more cited line is left out.", "es": "Se omite otra línea citada."}
-    assert f'<p class="citation-cut">{words[language]}</p>' in live_citations.render_card(
-        one_more, language
-    )
+    card = live_citations.render_card(one_more, language)
+    assert f'<p class="citation-cut">{words[language]}</p>' in card
 
 
 def test_lines_that_a_card_leaves_out_are_not_highlighted(

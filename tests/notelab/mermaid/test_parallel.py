@@ -14,7 +14,8 @@ import pytest
 
 from notelab.cache import CacheFile
 from notelab.mermaid import engine as engine_module
-from notelab.mermaid import parallel, parsed_diagrams
+from notelab.mermaid import parallel
+from notelab.mermaid import parsed_diagrams as diagrams
 from notelab.mermaid.engine import EngineThread
 from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from tests.limits import LIMIT
@@ -70,7 +71,7 @@ def no_progress(what: str, done: int, of: int) -> None:
 
 def test_several_processes_give_the_answers_of_one() -> None:
     progress: list[tuple[int, int]] = []
-    assert len(TEXTS) >= parsed_diagrams.MIN_FOR_PROCESSES
+    assert len(TEXTS) >= diagrams.MIN_FOR_PROCESSES
     prefetched = Diagrams(CacheFile(None))
     prefetched.prefetch([*TEXTS, *TEXTS], lambda _, done, of: progress.append((done, of)))
     assert progress[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
@@ -82,7 +83,7 @@ def test_several_processes_give_the_answers_of_one() -> None:
 
 def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "parse_all", lambda texts: pytest.fail("a process for so few"))
-    Diagrams(CacheFile(None)).prefetch(TEXTS[: parsed_diagrams.MIN_FOR_PROCESSES - 1], no_progress)
+    Diagrams(CacheFile(None)).prefetch(TEXTS[: diagrams.MIN_FOR_PROCESSES - 1], no_progress)
 
 
 def test_a_process_that_dies_leaves_its_diagrams_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +94,8 @@ def test_a_process_that_dies_leaves_its_diagrams_behind(monkeypatch: pytest.Monk
 
 
 def test_processes_stop_where_the_budget_of_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsed_diagrams, "_MAX_SECONDS", 0.0)
-    monkeypatch.setattr(parsed_diagrams, "_SECONDS_EACH_OF_MANY", 0.0)
+    monkeypatch.setattr(diagrams, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(diagrams, "_SECONDS_EACH_OF_MANY", 0.0)
     progress: list[int] = []
     shared = Diagrams(CacheFile(None))
     shared.prefetch(TEXTS, lambda _, done, of: progress.append(done))
@@ -118,11 +119,11 @@ def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
 
 
 def test_sixty_slow_diagrams_end_at_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsed_diagrams, "_BASE_SECONDS", 1.0)
+    monkeypatch.setattr(diagrams, "_BASE_SECONDS", 1.0)
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: 1)  # one process is enough for this
     done: list[int] = []
     shared = Diagrams(CacheFile(None))
-    texts = [SLOW.format(number) for number in range(parsed_diagrams.MIN_FOR_PROCESSES)]
+    texts = [SLOW.format(number) for number in range(diagrams.MIN_FOR_PROCESSES)]
     shared.prefetch(texts, lambda _, parsed, of: done.append(parsed))
     # Each takes two seconds, of one that the run has, and brings a quarter more.
     assert 1 <= len(done) <= 2
@@ -155,8 +156,7 @@ def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signal.Signals) -> None:
     blocks = (
-        f"```mermaid\n{SLOW.format(at)}```\n"
-        for at in range(parsed_diagrams.MIN_FOR_PROCESSES + 20)
+        f"```mermaid\n{SLOW.format(at)}```\n" for at in range(diagrams.MIN_FOR_PROCESSES + 20)
     )
     scratch.write("note.md", scratch.read("note.md") + "\n" + "\n".join(blocks))
     check = subprocess.Popen(
