@@ -24,7 +24,7 @@ from sitelab.resolved_citations import (
     resolve_citations,
 )
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 CITED = ResolvedCitation(
     source="megatron",
     path="megatron/core/a.py",
