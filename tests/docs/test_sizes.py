@@ -26,8 +26,8 @@ LIMITS = {
     # what a range meant, readings dated by heads and headings (205 lines).
     # Since: renamed files, moved functions in nine languages, symbols that left their file (170);
     # lines of renamed files, reference links, numbers of a commit that were right (66);
-    # numbers that miss a name by two lines, ranges up to the next definition (26).
-    "tools/notelab": (8_000, 13_650),
+    # numbers that miss a name by two lines, ranges up to the next definition (26); text in JSX (2).
+    "tools/notelab": (8_000, 13_652),
     # With the cases that `make benchmark` had in tests, and a budget of time (130 lines); `fits`
     # and `predict` (1,330); FSDP's buffers, and a line for each tensor (45). The terms of a layer,
     # which shardlab had twice (25), and step times of models with experts (70). What steps hold on

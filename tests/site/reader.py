@@ -12,7 +12,7 @@ TELEPHONE = 480  # px: as wide as the widest of them
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 WINDOW = {"width": 1280, "height": 720}
 # A context and its free pages, by browser and settings.
-_KEPT: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
+_CONTEXTS: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
 
 
 class Reader:
@@ -42,10 +42,10 @@ class Reader:
             settings |= {"is_mobile": True, "has_touch": True}
         self._is_mobile = bool(settings.get("is_mobile"))
         key = (browser, json.dumps(settings, sort_keys=True))
-        kept = {} if first_visit else _KEPT
-        if key not in kept:
-            kept[key] = browser.new_context(**settings), []
-        self._context, self._free = kept[key]
+        contexts = {} if first_visit else _CONTEXTS
+        if key not in contexts:
+            contexts[key] = browser.new_context(**settings), []
+        self._context, self._free = contexts[key]
         self._context.set_default_timeout(1000 * LIMIT)
         self._is_first_visit = first_visit
         self._viewport = viewport or WINDOW

@@ -51,17 +51,12 @@ def test_after_a_definition_comes_the_nearest_use_in_code() -> None:
 
 def test_the_definition_of_each_name_of_the_sentence_is_proposed() -> None:
     assert alternatives(11, 11, "errors", "build_frame", "LIMIT")[1:3] == [(18, 18), (1, 1)]
-
-
-def test_names_of_other_sentences_are_left_out() -> None:
+    # Names of other sentences are left out.
     assert (1, 1) not in alternatives(18, 18, "build_frame", "LIMIT", weight=0.2)
 
 
-def test_a_range_that_closes_a_bracket_begins_where_it_opens() -> None:
+def test_a_range_begins_where_its_bracket_opens_or_after_its_comments() -> None:
     assert alternatives(9, 10)[0] == (8, 10)
-
-
-def test_a_range_is_proposed_without_the_comments_at_its_ends() -> None:
     assert (8, 10) in alternatives(6, 10)
 
 
@@ -105,6 +100,12 @@ def test_the_comment_above_is_cited_if_it_was() -> None:
 def test_an_impl_is_no_second_definition() -> None:
     rust = version("pub struct Ring {\n    size: usize,\n}\n\nimpl Ring {\n}\n", "ring.rs")
     assert find_definition(rust, "Ring") == Place("ring.rs", 1, 1)
+
+
+def test_a_label_below_a_tag_is_text_and_no_key() -> None:
+    above = ("<p>", "  id='x'\n>", "<hr />", "{", "a: (b) =>", "a: (b) => b > 1,", "kind: Set<T>")
+    pages = [version(f"{line}\n  size: <b>1</b>\n", "a.tsx") for line in above]
+    assert [len(find_definitions(page, "size")) for page in pages] == [0, 0, 0, 1, 1, 1, 1]
 
 
 def test_definitions_are_looked_up_once_for_each_name() -> None:

@@ -27,22 +27,22 @@ def draw_alone(key: str, source: str) -> dict[str, str]:
 def test_every_diagram_has_its_drawing_a_missing_one_is_drawn_and_no_other_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept, sources = read_drawings(), diagrams.list_sources()
-    assert list(kept) == list(sources)
+    committed, sources = read_drawings(), diagrams.list_sources()
+    assert list(committed) == list(sources)
     monkeypatch.setattr(diagrams, "list_sources", lambda: sources)
-    gone, *others = kept
-    asked: list[str] = []
+    gone, *rest = committed
+    drawn_keys: list[str] = []
 
     def draw(sources: dict[str, str]) -> dict[str, dict[str, str]]:
-        asked.extend(sources)
+        drawn_keys.extend(sources)
         return {key: {"words": "drawn", "svg": "<svg/>"} for key in sources}
 
     monkeypatch.setattr(diagrams, "draw", draw)
-    stale = {"stale": kept[gone]}
-    monkeypatch.setattr(diagrams, "read_drawings", lambda: stale | {k: kept[k] for k in others})
+    stale = {"stale": committed[gone]}
+    monkeypatch.setattr(diagrams, "read_drawings", lambda: stale | {k: committed[k] for k in rest})
     ((path, text),) = diagrams.render()
-    assert path == DRAWINGS and asked == [gone]
-    assert json.loads(text) == kept | {gone: {"words": "drawn", "svg": "<svg/>"}}
+    assert path == DRAWINGS and drawn_keys == [gone]
+    assert json.loads(text) == committed | {gone: {"words": "drawn", "svg": "<svg/>"}}
 
 
 def test_a_drawing_is_small_has_no_colour_of_its_own_and_names_only_its_own_parts() -> None:
@@ -68,9 +68,9 @@ def test_mermaid_draws_a_diagram_again_with_the_same_words() -> None:
             key for key, text in sources.items() if f'"{kind}"' in read_drawings()[key]["svg"]
         )
         drawn = draw_alone(key, sources[key])
-        kept = read_drawings()[key]
-        assert drawn["words"] == kept["words"]
-        texts = [re.findall(r">([^<]+)<", drawing["svg"]) for drawing in (drawn, kept)]
+        committed = read_drawings()[key]
+        assert drawn["words"] == committed["words"]
+        texts = [re.findall(r">([^<]+)<", drawing["svg"]) for drawing in (drawn, committed)]
         assert sorted(texts[0]) == sorted(texts[1])
 
 

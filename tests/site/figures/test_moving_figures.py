@@ -163,8 +163,8 @@ def test_rows_are_chosen_dropped_and_padded_as_shardlabs_router_does() -> None:
         tokens = dispatch.score_tokens(at["load"])[: at["ranks"]]
         for scores, rows in zip(tokens, dispatch.count_rows(at), strict=True):
             probs, chosen = routing.choose(routing.Tensor(scores), config)
-            kept = routing.drop(probs, chosen, config)[1]
-            masks = (kept & chosen, chosen & ~kept, kept & ~chosen)
+            routed = routing.drop(probs, chosen, config)[1]
+            masks = (routed & chosen, chosen & ~routed, routed & ~chosen)
             assert [*map(list, zip(*rows, strict=True))] == [mask.sum(0).tolist() for mask in masks]
 
 
@@ -191,12 +191,12 @@ def test_each_moment_of_a_dispatch_is_drawn_as_it_is_counted(reader: Reader) -> 
     words = WORDS["dispatch"]
     for at in DISPATCHES:
         share = 8 // at["ranks"]
-        kept = [[("s" if expert // share == rank else "t") * cell.kept + "p" * cell.padded
+        routed = [[("s" if expert // share == rank else "t") * cell.kept + "p" * cell.padded
                  for expert, cell in enumerate(row)]
                 for rank, row in enumerate(dispatch.count_rows(at))]  # fmt: skip
-        home = [taken + "d" * cell.dropped for row, cells in zip(kept, dispatch.count_rows(at),
-                strict=True) for taken, cell in zip(row, cells, strict=True)]  # fmt: skip
-        away = ["".join(column) for column in zip(*kept, strict=True)]
+        home = [letters + "d" * cell.dropped for row, cells in zip(routed, dispatch.count_rows(at),
+                strict=True) for letters, cell in zip(row, cells, strict=True)]  # fmt: skip
+        away = ["".join(column) for column in zip(*routed, strict=True)]
         numbers = [*range(8), *map(len, away), *range(at["ranks"])]
         sums = map(sum, zip(*dispatch.count_sent(at).values(), strict=True))
         same = {

@@ -42,6 +42,7 @@ _DEFINES = (
 )
 
 
+_TAG = re.compile(r"\s*(?:/|<.*[^=-])?>\s*\Z")  # what is below a line that ends a tag is text
 _ASSIGNS = re.compile(r"\s*(?::(?!:)|=(?!=)|\{)")
 _IMPL = re.compile(r"\s*(?:unsafe\s+)?impl\b")
 COMMENT = re.compile(r"\s*(?://|#(?!\s*define)|\*|/\*|--|;;|\Z)")  # or a blank line
@@ -171,7 +172,8 @@ def _defines(version: Version, row: int, name: str) -> bool:
         return False
     is_bare = not match[0][: match[0].find(name)].strip()  # a field, a key or an assignment
     rest = line[line.find(name) + len(name) :]
-    return not is_bare or _ASSIGNS.match(rest) is not None
+    is_text = row > 1 and _TAG.match(version.lines[row - 2])
+    return not is_bare or (_ASSIGNS.match(rest) is not None and not is_text)
 
 
 def is_impl(version: Version, row: int) -> bool:
