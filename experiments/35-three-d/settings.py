@@ -17,7 +17,7 @@ from shardlab.pipeline.action import Schedule
 from shardlab.pipeline.schedule import by_name
 
 if TYPE_CHECKING:
-    from shardlab.experts.config import ExpertConfig
+    from shardlab.experts.expert_config import ExpertConfig
 
 ORDERS = {"tp-dp-pp": "tp-cp-ep-dp-pp", "tp-pp-dp": "tp-cp-ep-pp-dp"}
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -150,7 +150,7 @@ class Settings:
     def _experts(self) -> "ExpertConfig | None":
         if not self.experts:
             return None
-        from shardlab.experts.config import ExpertConfig
+        from shardlab.experts.expert_config import ExpertConfig
 
         return ExpertConfig(count=self.experts, ffn=self.hidden, aux_loss=0.01)
 

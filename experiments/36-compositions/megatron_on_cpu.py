@@ -22,7 +22,7 @@ from costlab.implementations.megatron import (
     finalize_model_grads,
     parallel_state,
 )
-from costlab.implementations.megatron import experts as megatron_experts
+from costlab.implementations.megatron import moe_layer as megatron_experts
 
 with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: function):
     warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed

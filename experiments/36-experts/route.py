@@ -21,7 +21,7 @@ try:
 
     from shardlab.comm import Axis, World
     from shardlab.comm.exit_reason import report_reason
-    from shardlab.experts.config import ExpertConfig
+    from shardlab.experts.expert_config import ExpertConfig
     from shardlab.experts.layer import ExpertAxes, ExpertLayer
     from shardlab.gpt.config import GPTConfig
     from shardlab.grid.grid import Grid

@@ -13,7 +13,7 @@ import pytest
 from notelab.book.evidence import State
 from notelab.book.workbook import open_lab
 from notelab.sources.store import default_root
-from pages.faults.book import OUTSIDE_THE_WHEELS
+from pages.faults.planting import OUTSIDE_THE_WHEELS
 from tests.docs.page import ROOT
 from tests.notelab.real import real_bench
 from tests.notelab.scratch import git, make_repository

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from notelab.mermaid import engine_thread
-from notelab.mermaid.engine_thread import EngineThread
-from notelab.sources.index import settings
+from notelab.mermaid import engine as mermaid_engine
+from notelab.mermaid.engine import EngineThread
+from notelab.sources.index import address
 from tests.notelab.scratch import Scratch
 
 
@@ -24,7 +24,7 @@ def scratch(tmp_path: Path) -> Scratch:
 @pytest.fixture(scope="session", autouse=True)
 def pip_queried_once() -> Iterator[None]:
     """Query pip once for each set of configuration paths: a query takes a quarter second."""
-    ask_pip, variables = settings._ask_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
+    ask_pip, variables = address._ask_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
 
     @cache
     def cached_ask(*_: str | None) -> Any:
@@ -32,7 +32,7 @@ def pip_queried_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            settings,
+            address,
             "_ask_pip",
             lambda: cached_ask(sys.executable, *map(os.environ.get, variables)),
         )
@@ -60,5 +60,5 @@ def one_engine(running_engine: tuple[int, EngineThread], monkeypatch: pytest.Mon
     """Parse diagrams with an engine that is running: to start one takes half a second."""
     process, engine = running_engine
     monkeypatch.setattr(
-        engine_thread, "EngineThread", lambda: engine if os.getpid() == process else EngineThread()
+        mermaid_engine, "EngineThread", lambda: engine if os.getpid() == process else EngineThread()
     )

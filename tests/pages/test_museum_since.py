@@ -8,7 +8,7 @@ import pytest
 from notelab.page.citation import format_citation
 from pages.blocks import ROOT
 from pages.museum import load_museum
-from pages.since.data import load_data, load_judged
+from pages.since_record import load_data, load_judged
 
 MUSEUM = "experiments/36-compositions/MUSEUM.md"
 ROOMS = load_museum()["room"]

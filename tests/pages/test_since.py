@@ -13,14 +13,15 @@ from notelab.page.citation import format_citation
 from notelab.repin.changes import Place
 from notelab.repin.review_order import ReviewReason
 from notelab.repin.sentences import quote
+from pages import since as page
+from pages import since_record as record
 from pages.__main__ import main
 from pages.blocks import LANGUAGES, ROOT
-from pages.since import data, page, record
 
 READING = ROOT / "experiments" / "35-reading-notes"
 SENTENCES = [
     (since.source, sentence)
-    for since in data.load_data()
+    for since in record.load_data()
     for item in since.reread
     for sentence in item.quotes
 ]
@@ -30,12 +31,12 @@ SENTENCES = [
 def test_what_repin_is_shown_to_answer_is_what_it_answered(name: str) -> None:
     text = (ROOT / "docs/reference" / name).read_text("utf-8")
     counts = []
-    for since in data.load_data():
+    for since in record.load_data():
         kinds, total = since.kinds, sum(since.kinds.values())
         again = sum(item.kind == "edited" and not item.share for item in since.reread)
         carried = kinds["same"] + kinds["moved"]
         counts.append((total, carried, kinds["gone"], kinds["edited"] - again, again))
-    megatron = data.load_data()[0].kinds
+    megatron = record.load_data()[0].kinds
     total, carried, gone, edited, again = counts[0]
     same, moved = megatron["same"], megatron["moved"]
     shown = f"{total} distinct citations: {carried} carried ({same} same, {moved} moved)\n"
@@ -71,17 +72,17 @@ def test_every_sentence_quoted_still_stands_on_its_page(language: str) -> None:
     assert lost == [], "carry again: the sentences have been rewritten since"
 
 
-@pytest.mark.parametrize("since", data.load_data(), ids=lambda since: since.source)
-def test_it_begins_at_the_pin(since: data.Since) -> None:
+@pytest.mark.parametrize("since", record.load_data(), ids=lambda since: since.source)
+def test_it_begins_at_the_pin(since: record.Since) -> None:
     assert since.commits[0] == pins.read(since.source, READING / f"{since.source}-sha.txt").commit
 
 
 def test_what_was_judged_false_is_on_the_list() -> None:
     lost = []
-    for judgement in data.load_judged():
+    for judgement in record.load_judged():
         quotes = [
             sentence
-            for since in data.load_data()
+            for since in record.load_data()
             if since.source == judgement.source
             for item in since.reread
             for sentence in item.quotes
@@ -95,26 +96,26 @@ def test_what_was_judged_false_is_on_the_list() -> None:
 
 def test_verdicts_are_those_of_the_sentence_and_the_gravest_counts() -> None:
     why = {"en": "", "es": ""}
-    first = data.Judged("megatron", "a.py:L1", ["p.md"], "true", why, says="first")
-    second = data.Judged("megatron", "a.py:L1", ["p.md"], "false", why, says="second")
-    elsewhere = data.Judged("megatron", "b.py:L2-L3", ["p.md"], "partly", why)
-    quotes = [data.Quote("p.md", {"en": text}) for text in ("the first", "the second", "a third")]
+    first = record.Judged("megatron", "a.py:L1", ["p.md"], "true", why, says="first")
+    second = record.Judged("megatron", "a.py:L1", ["p.md"], "false", why, says="second")
+    elsewhere = record.Judged("megatron", "b.py:L2-L3", ["p.md"], "partly", why)
+    quotes = [record.Quote("p.md", {"en": text}) for text in ("the first", "the second", "a third")]
     one = _cite(Place("a.py", 1, 1), quotes)
     other = _cite(Place("b.py", 2, 3), quotes[:1])
-    since = data.Since("megatron", "", "", ("", ""), ("", ""), {}, {}, [one, other])
+    since = record.Since("megatron", "", "", ("", ""), ("", ""), {}, {}, [one, other])
     counts = page.count_verdicts(since, [first, second, elsewhere])
     assert counts == {"partly": 1, "false": 1, "unread": 1}
     assert page.find_judgement([first, second], one, quotes[1]) is second
     assert page.find_judgement([first, second], other, quotes[1]) is None
 
 
-def _cite(place: Place, quotes: list[data.Quote]) -> data.ReviewedCitation:
-    return data.ReviewedCitation(place, "edited", ReviewReason.CHANGED, [], 0.5, quotes)
+def _cite(place: Place, quotes: list[record.Quote]) -> record.ReviewedCitation:
+    return record.ReviewedCitation(place, "edited", ReviewReason.CHANGED, [], 0.5, quotes)
 
 
 def test_quoting_again_gives_what_carrying_gave() -> None:
     books = open_labs(dict.fromkeys(labs_below(ROOT)), open_session(()))
-    for since in data.load_data():
+    for since in record.load_data():
         assert record.requote(since, books) == since, (
             f"run `python -m pages since --record {since.source}`"
         )
@@ -122,13 +123,13 @@ def test_quoting_again_gives_what_carrying_gave() -> None:
 
 def test_four_in_five_false_sentences_stand_in_the_first_half() -> None:
     ranks = []  # of each false sentence, a page and what it cites: where it is listed, from 0 to 1
-    for since in data.load_data():
+    for since in record.load_data():
         listed = [
             format_citation(item.old.path, item.old.start, item.old.end) for item in since.reread
         ]
         ranks += [
             (listed.index(judged.cited) + 1) / len(listed) if judged.cited in listed else 1
-            for judged in data.load_judged()
+            for judged in record.load_judged()
             if judged.source == since.source and judged.verdict == "false"
             for _ in judged.pages
         ]
@@ -138,7 +139,7 @@ def test_four_in_five_false_sentences_stand_in_the_first_half() -> None:
 
 
 def test_a_page_links_lines_at_the_two_commits_and_nowhere_else() -> None:
-    commits = {commit for since in data.load_data() for commit in since.commits}
+    commits = {commit for since in record.load_data() for commit in since.commits}
     for language in LANGUAGES:
         linked = re.findall(r"/blob/(\w+)/", page.render_page(language))
         assert linked and set(linked) <= commits

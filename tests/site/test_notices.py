@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sitelab import notices
+from sitelab import vendor
 
 PNPM = "../../node_modules/.pnpm/"
 
@@ -38,14 +38,14 @@ def test_a_source_map_names_every_package_and_each_of_its_versions() -> None:
         ],
         "sourcesContent": [None, "", "", "", inner],
     }
-    assert notices.list_packages(json.dumps(source_map).encode()) == [
+    assert vendor.list_packages(json.dumps(source_map).encode()) == [
         "@iconify/utils@3.0.2", "cose@2.2.0", "d3-path@1.0.9", "d3-path@3.1.0", "langium@4.2.1",
     ]  # fmt: skip
 
 
 def test_a_source_map_that_names_no_package_is_refused() -> None:
     with pytest.raises(ValueError, match="names no package"):
-        notices.list_packages(b'{"sources": ["../src/mermaid.ts"]}')
+        vendor.list_packages(b'{"sources": ["../src/mermaid.ts"]}')
 
 
 def test_texts_that_are_alike_stand_once_under_all_whose_they_are(tmp_path: Path) -> None:
@@ -54,19 +54,17 @@ def test_texts_that_are_alike_stand_once_under_all_whose_they_are(tmp_path: Path
         "b@1": archive(tmp_path, "b", {"license": "MIT"}, license_txt="Copyright A\n\nGranted."),
         "c@1": archive(tmp_path, "c", {"license": "ISC"}),
     }
-    text = notices.format_notices("Title", archives, archives.__getitem__)
+    text = vendor.format_notices("Title", archives, archives.__getitem__)
     assert text.startswith("Title\n") and "c@1 (ISC)\n" in text
     assert text.count("Copyright A") == 1
-    assert f"{notices.RULE}\na@1, b@1\n{notices.RULE}\n\nCopyright A\n" in text
+    assert f"{vendor.RULE}\na@1, b@1\n{vendor.RULE}\n\nCopyright A\n" in text
 
 
 def test_a_readme_speaks_where_there_is_no_licence_file_and_silence_is_refused(
     tmp_path: Path,
 ) -> None:
     readme = "# d\n\nhow to\n\n## License\n\n(MIT) Copyright D\n\n## More\n"
-    notice = notices.read_notice(
-        "d@1", archive(tmp_path, "d", {"license": "MIT"}, README_md=readme)
-    )
+    notice = vendor.read_notice("d@1", archive(tmp_path, "d", {"license": "MIT"}, README_md=readme))
     assert notice.text == "(MIT) Copyright D"
     with pytest.raises(ValueError, match="says nowhere"):
-        notices.read_notice("e@1", archive(tmp_path, "e", {}, README_md="# e\n"))
+        vendor.read_notice("e@1", archive(tmp_path, "e", {}, README_md="# e\n"))

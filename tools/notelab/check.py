@@ -1,29 +1,37 @@
-"""Check labs: read the pages, gather the cited files, apply the rules, count what was proved."""
+"""Check labs: read the pages, gather the cited files, apply the rules, count what was proved.
 
+`check_input` checks one document from standard input, which belongs to no lab. In a git repository
+its citations are those of the working tree. What only a lab can know is not checked: its pins and
+its lock, and which other repositories are sources.
+"""
+
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from notelab.book import parsed_page
 from notelab.book.evidence import CitedFile, State
-from notelab.book.parsed_page import ParsedPage
-from notelab.book.workbook import CheckSession, Workbook, open_labs
+from notelab.book.workbook import CheckSession, Workbook, open_labs, open_views
 from notelab.codes import RULES
 from notelab.errors import NotelabError, display_path
 from notelab.finding import Finding
-from notelab.lab.lab import LAB_FILE
+from notelab.lab import pages
+from notelab.lab.lab import LAB_FILE, Lab, repository_root
+from notelab.lab.lab_file import LabFile, LabTable, NoteTable, SourceTable
 from notelab.lab.lock import LOCK_FILE
-from notelab.lab.pages import list_earlier_pages
-from notelab.mermaid.diagrams import Diagrams
+from notelab.lab.pages import ParsedPage, list_earlier_pages, parse_text
+from notelab.lab.pins import HEAD, Pin
+from notelab.mermaid.parsed_diagrams import Diagrams
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, limits, pins, unjudged
+from notelab.rules import commits, constraints, languages, limits, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
+from notelab.sources.answers import WORKTREE
 
 
 def check_labs(
@@ -81,7 +89,10 @@ def check_book(
     """Check an open lab; `all_pages` says that none of its pages was left out."""
     diagrams = diagrams or _prefetch_diagrams([book], bench)
     rules = _LabRules(book, bench, diagrams)
-    findings: list[Finding] = [*pins.pin_findings(book), *pins.release_findings(book)]
+    findings: list[Finding] = [
+        *commits.pin_findings(book),
+        *commits.release_findings(book),
+    ]
     tally = _Tally(display_path(book.lab.folder))
     for view in book.views:
         verdicts = rules.citations.verdicts(view)
@@ -91,7 +102,7 @@ def check_book(
     findings += rules.numbers.stale_findings()
     if all_pages and book.lab.file.lab.min_new_choices:
         cache = bench.cache.file_for(book.lab.root)
-        earlier = [parsed_page.parse(page, cache) for page in list_earlier_pages(book.lab)]
+        earlier = [pages.parse(page, cache) for page in list_earlier_pages(book.lab)]
         findings += limits.check_new_choices(book, earlier)
     findings += rules.citations.lock.lock_findings(
         tally.used, tally.sound, {view.page.key for view in book.views} if all_pages else None
@@ -224,7 +235,7 @@ def _report_lab(
 
 def _is_committed(book: Workbook) -> bool:
     """Tell whether the lab's notes, its lab file and its lock are committed as they are."""
-    from notelab.sources.git.command import list_uncommitted
+    from notelab.sources.git.git_command import list_uncommitted
 
     lab = book.lab
     paths = [view.page.path for view in book.views if view.exists]
@@ -263,3 +274,32 @@ def _report_source(book: Workbook, name: str, lab_files: list[CitedFile]) -> Sou
         reasons=list(reasons) if len(proved) < len(available) else [],
         vouched=dict(sorted(vouched.items())),
     )
+
+
+# Rules that only a lab has, and those about files where there is no repository.
+_OF_LABS = {"N210", "N212", "N216", "N602"}
+_OF_FILES = {"N203", "N213"}
+
+
+def check_input(name: str, session: CheckSession, codes: frozenset[str]) -> Report:
+    """Check what standard input holds as if it were the file `name` of the current folder.
+
+    Raises:
+        NotelabError: `name` leads out of the repository.
+    """
+    path, root = (Path.cwd() / name).resolve(), repository_root(Path.cwd())
+    if not path.is_relative_to(root):
+        raise NotelabError(f"{name}: the document must be in this repository")
+    has_repository = (root / ".git").exists()
+    sources = {"own": SourceTable(pin=HEAD, path=".")} if has_repository else {}
+    table = LabTable(title="standard input", quotes=True)
+    lab = Lab(Path.cwd(), root, LabFile(table, sources), sources, Path.cwd(), {}, [])
+    page = pages.Page(path, name, "en", None, NoteTable(), None, listed=False)
+    text = pages.decode(sys.stdin.buffer.read(pages.MAX_BYTES + 1))
+    view = parse_text(page, text, session.cache.file_for(root))
+    pinned = {source: Pin(source, path, WORKTREE) for source in sources}
+    book = open_views(lab, [view], pinned, None, session)
+    report = check_book(book, session)
+    ignored = _OF_LABS | (set() if has_repository else _OF_FILES)
+    report.keep(codes - ignored)
+    return report

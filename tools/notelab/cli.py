@@ -17,17 +17,25 @@ import click
 
 from notelab import __version__
 from notelab.audit.command import adopt, audit
-from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
-from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
 from notelab.errors import NotelabError, display_path
-from notelab.recall.command import recall
-from notelab.report.terminal import EXIT_FAULT, say, wants_colour, write
+from notelab.recall.recall_command import recall
+from notelab.repin.repin_command import repin
+from notelab.report.terminal import (
+    EXIT_FAULT,
+    lab_option,
+    mirror_option,
+    offline_option,
+    paths_argument,
+    say,
+    wants_colour,
+    write,
+)
 
 EXIT_FINDINGS = 1
 if TYPE_CHECKING:
+    from notelab.report.formats import Detail
     from notelab.report.outcome import Report
-    from notelab.report.text import Detail
 
 
 def main() -> None:
@@ -159,7 +167,7 @@ def check(
     def run_check() -> int:
         bench = open_session(mirrors, *(() if is_input else paths), offline=offline)
         if is_input:
-            from notelab.commands.one_file import check_input
+            from notelab.check import check_input
 
             return finish(check_input(stdin_filename, bench, codes))
         wanted, strays = select_labs(list(paths), bench.lab, may_be_nothing=quiet)

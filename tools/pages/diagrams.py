@@ -12,8 +12,8 @@ from pathlib import Path
 from notelab.mermaid import BUNDLE
 from notelab.page import reading
 from pages.blocks import ROOT, PageError
-from sitelab.drawing.clean_svg import clean_svg
 from sitelab.drawing.diagrams import DRAW, DRAWINGS, find_key, read_drawings
+from sitelab.drawing.svg import clean_svg
 from sitelab.pages.workbook_pages import find_files
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from notelab.recall.cards import Card
-from sitelab.citations.live_citations import link_citations, make_mark
-from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.diagrams import embed_drawings
 from sitelab.drawing.formulas import draw_formulas, set_letters
-from sitelab.drawing.inline_figures import FOLDER, embed_pictures, offer_narrow_plots
+from sitelab.drawing.svg import FOLDER, embed_pictures, offer_narrow_plots
 from sitelab.figures import MAKERS
 from sitelab.figures.embed import embed_figures
 from sitelab.katex import Formulas, RenderedFormula
+from sitelab.live_citations import link_citations, make_mark
 from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.line_breaks import (
     join_punctuation,
@@ -28,6 +27,7 @@ from sitelab.pages.line_breaks import (
 from sitelab.pages.rebuild_cache import PageCache
 from sitelab.pages.recall_cards import mark_cards
 from sitelab.pages.tree import Element, parse
+from sitelab.resolved_citations import ResolvedCitation
 from sitelab.theme.search_index import hide_from_search
 
 

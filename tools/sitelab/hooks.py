@@ -23,17 +23,16 @@ from mkdocs_autorefs import AutorefsExtension
 
 from notelab import __version__
 from notelab.recall.cards import Card
-from sitelab import plain_tree
-from sitelab.citations import live_citations, resolved
-from sitelab.citations.resolved import Resolved, ResolvedCitation
+from sitelab import live_citations, plain_tree, resolved_citations
 from sitelab.contents import Contents, Source
 from sitelab.drawing import diagrams
-from sitelab.pages import edit_links, plain_title, recall_cards
+from sitelab.pages import plain_title, recall_cards, wayfinding
 from sitelab.pages.allowed_html import is_bench_page
 from sitelab.pages.rebuild_cache import PageCache, RebuildCache
 from sitelab.pages.wayfinding import Wayfinding
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 from sitelab.prepare import PageTree, answers_a_lab
+from sitelab.resolved_citations import Resolved, ResolvedCitation
 from sitelab.theme import local_server, search_index
 from sitelab.theme.content_policy import add_policy
 
@@ -150,10 +149,12 @@ class Site:
         plugin: Any = config.plugins["i18n"]
         if plugin.building:
             return  # another language of the same build
-        edit_links.read_origin.cache_clear()
+        wayfinding.read_origin.cache_clear()
         self._contents.begin_build(_root(config))
-        session = resolved.open_offline_session()
-        self._citations = resolved.resolve_citations(_root(config), session, self._resolved)
+        session = resolved_citations.open_offline_session()
+        self._citations = resolved_citations.resolve_citations(
+            _root(config), session, self._resolved
+        )
         languages = list(plugin.all_languages)
         self._cards = recall_cards.find_cards(_root(config), languages, session)
         session.cache.save()  # a page is parsed again only after it has changed
@@ -182,7 +183,7 @@ class Site:
         self, markdown: str, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
         """Name the repository in commands; render the page only if it has changed."""
-        markdown = edit_links.name_repository(markdown, _root(config), config.repo_url)
+        markdown = wayfinding.name_repository(markdown, _root(config), config.repo_url)
         self._cache.cache_rendering(page, markdown, config.plugins["autorefs"])
         return markdown
 
@@ -229,7 +230,7 @@ class Site:
             plain_tree.write_page(Path(plain), language, page, page.content or "")
             if page.is_homepage or page.url == "es/":
                 plain_tree.write_settings(Path(plain), language, config, nav)
-        base = edit_links.find_base(root, self._options.edit or "")
+        base = wayfinding.find_base(root, self._options.edit or "")
         page.edit_url = base and base + quote(page.file.src_uri)
         return context | {
             "home": "" if language == "en" else f"{language}/",

@@ -17,7 +17,7 @@ from mkdocs.structure.nav import Section
 
 from notelab.mermaid import BUNDLE
 from sitelab import katex
-from sitelab.drawing.clean_svg import clean_svg
+from sitelab.drawing.svg import clean_svg
 from sitelab.pages import workbook_pages
 from sitelab.rendering import load_words
 

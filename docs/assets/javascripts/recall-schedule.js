@@ -92,7 +92,7 @@
 
   // ---------------------------------------------------------------- numbers
 
-  const TOLERANCE = 0.01; // of bytes, as in tools/notelab/recall/quantity.py
+  const TOLERANCE = 0.01; // of bytes, as in tools/notelab/recall/cards.py
   const WRITTEN = /^(\d[\d\s_,.'’]*?(?:e[+-]?\d+)?)\s*(\p{L}+)?\.?$/iu;
   const GROUPED = /^\d{1,3}([,.])\d{3}(?:\1\d{3})*$/;
 

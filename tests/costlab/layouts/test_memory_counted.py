@@ -15,12 +15,12 @@ from torch import nn
 from torch.nn.functional import silu
 
 from costlab.implementations import megatron as mcore
-from costlab.implementations.megatron import experts as megatron_experts
 from costlab.implementations.megatron import gpt as megatron_gpt
+from costlab.implementations.megatron import moe_layer as megatron_experts
 from costlab.layouts import memory
 from costlab.layouts.model import Model, Plan, layers_of_stages
 from pages.ranks import alone
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
 

@@ -13,7 +13,7 @@ import torch
 from costlab.layouts import memory
 from costlab.layouts.model import RECOMPUTE, Model, Plan
 from pages.ranks import alone
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertLayer
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.block import Block

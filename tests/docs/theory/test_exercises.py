@@ -28,7 +28,7 @@ from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import SURPLUS
 from shardlab.data.corpus import DTYPES, HEAD
 from shardlab.data.samples import SEPARATE_SHARE, Recipe, build_indices
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.routing import drop, load_loss
 from shardlab.grid.layout import Layout
 from shardlab.grid.rules import divisors

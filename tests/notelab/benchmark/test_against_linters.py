@@ -21,7 +21,7 @@ from notelab.cache import DiskCache
 from notelab.lab import lock as lock_file
 from notelab.sources.store import default_root
 from pages.blocks import LANGUAGES, ROOT, fill_blocks, in_language, read_words, table
-from pages.faults.book import LAB
+from pages.faults.planting import LAB
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench
 from tests.running import run_program

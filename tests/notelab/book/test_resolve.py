@@ -144,7 +144,7 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
     two.lock()
     two.check()
     code = (
-        "import sys; from pathlib import Path; from sitelab.citations import resolved;"
+        "import sys; from pathlib import Path; from sitelab import resolved_citations as resolved;"
         "print([(text, citation.source)"
         " for page in resolved.resolve_citations("
         "Path(sys.argv[1]), resolved.open_offline_session(), {}).values()"

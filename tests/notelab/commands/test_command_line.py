@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from notelab.cli import cli
 from notelab.codes import RULES
+from notelab.report.formats import write
 from notelab.report.outcome import LabReport, NoteReport, Report
-from notelab.report.text import write
 from pages.blocks import ROOT
 from tests.limits import LIMIT
 from tests.notelab.in_process import run_shardbook

@@ -8,8 +8,8 @@ import pytest
 from notelab.check import check_labs
 from notelab.commands import fixing
 from notelab.errors import NotelabError
+from notelab.files import JOURNAL
 from notelab.lab import lock as lock_file
-from notelab.repin import journal
 from tests.notelab.page.test_citation_forms import PERMALINK, WORK, Lab, lab, self_citing_lab
 from tests.notelab.scratch import commit_all
 
@@ -164,10 +164,10 @@ def test_what_a_killed_run_left_is_written_first(lab: Lab) -> None:
     note = lab.folder / "note.md"
     page = note.read_bytes().replace(b"Forms\n\n`add", b"Forms\n\nFirst. `add")
     files = {"lab/note.md": page}
-    (lab.root / journal.JOURNAL).write_bytes(msgspec.json.encode(files))
+    (lab.root / JOURNAL).write_bytes(msgspec.json.encode(files))
     fixing.fix({lab.folder: None}, lab.bench(), write=True)
     assert b"First. `add_one` is `pkg/work.py:4-6`" in note.read_bytes()
-    assert not (lab.root / journal.JOURNAL).exists()
+    assert not (lab.root / JOURNAL).exists()
 
 
 def test_a_page_with_windows_line_ends_keeps_them(lab: Lab) -> None:

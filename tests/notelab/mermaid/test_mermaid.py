@@ -9,8 +9,8 @@ import pytest
 
 from notelab.mermaid import BUNDLE, fingerprint, version
 from notelab.mermaid import engine as engine_module
-from notelab.mermaid.diagrams import EngineMissing, Parsed
 from notelab.mermaid.engine import MAX_CHARACTERS, Engine
+from notelab.mermaid.parsed_diagrams import EngineMissing, Parsed
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
 
 SMALL = "flowchart TD\n a-->|x|b\n"

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from notelab.cache import CacheFile
-from notelab.mermaid import diagrams, parallel
 from notelab.mermaid import engine as engine_module
-from notelab.mermaid.diagrams import Diagrams, Parsed
-from notelab.mermaid.engine_thread import EngineThread
+from notelab.mermaid import parallel
+from notelab.mermaid import parsed_diagrams as diagrams
+from notelab.mermaid.engine import EngineThread
+from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from tests.limits import LIMIT
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
 from tests.notelab.scratch import Scratch

@@ -6,9 +6,9 @@ import pytest
 
 from notelab.cache import CacheFile
 from notelab.check import check_labs
-from notelab.mermaid import engine_thread
-from notelab.mermaid.diagrams import Diagrams, Parsed
+from notelab.mermaid import engine as mermaid_engine
 from notelab.mermaid.engine import Engine
+from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from notelab.page.reading import read
 from tests.notelab.scratch import Scratch
 
@@ -33,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     fake_clock = Clock()
-    monkeypatch.setattr(engine_thread, "time", fake_clock)
+    monkeypatch.setattr(mermaid_engine, "time", fake_clock)
     monkeypatch.setattr(Engine, "__init__", lambda engine: None)
     monkeypatch.setattr(Engine, "parse", fake_clock.parse)
     return fake_clock

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from notelab.errors import NotelabError
-from notelab.recall.cards import Card, collect_cards, parse_cards
-from notelab.recall.quantity import Quantity
+from notelab.recall.cards import Card, Quantity, collect_cards, parse_cards
 from tests.docs.page import ROOT, spanish_page
 from tests.notelab.scratch import Scratch
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from notelab.recall.quantity import Quantity, is_same, read
+from notelab.recall.cards import Quantity, is_same
+from notelab.recall.cards import parse_quantity as read
 
 SIXTEEN_GB = Quantity(16e9, "B")
 

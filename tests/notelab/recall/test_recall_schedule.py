@@ -14,10 +14,9 @@ import pytest
 import quickjs
 
 from notelab.errors import NotelabError
-from notelab.recall import quantity
+from notelab.recall import cards
 from notelab.recall.cards import Card
-from notelab.recall.history import Review, read_export, write_export
-from notelab.recall.schedule import schedule
+from notelab.recall.history import Review, read_export, schedule, write_export
 
 SCRIPT = Path(__file__).parents[3] / "docs/assets/javascripts/recall-schedule.js"
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -63,18 +62,18 @@ def test_a_card_is_due_at_the_same_millisecond(script: Call, seed: int) -> None:
 
 @pytest.mark.parametrize("expected", ["7 MiB", "16 GB", "108 B", "8 ranks", "976"])
 def test_an_answer_is_judged_alike(script: Call, expected: str) -> None:
-    right = quantity.read(expected)
+    right = cards.parse_quantity(expected)
     assert right
     for number in (
         "7", "7.0", "7,34", "7 340 032", "16", "1,6e1", "108", "8", "976", "9.76e2", "x",
     ):  # fmt: skip
         for unit in ("", " B", "MiB", " MB", " gb", " ranks", " bytes.", " kib"):
-            typed = quantity.read(number + unit)
+            typed = cards.parse_quantity(number + unit)
             seen = script("quantity", number + unit)
             assert seen == (typed and {"value": typed.value, "unit": typed.unit}), number + unit
             if typed:
-                words = "right" if quantity.is_same(typed, right) else "wrong"
-                words = "unit" if quantity.lacks_unit(typed, right) else words
+                words = "right" if cards.is_same(typed, right) else "wrong"
+                words = "unit" if cards.lacks_unit(typed, right) else words
                 assert script("judge", seen, msgspec.to_builtins(right)) == words, number + unit
 
 

@@ -14,10 +14,9 @@ import msgspec
 from notelab.repin.changes import CitationChange, Kind, Place
 from notelab.repin.classify import classify_change
 from notelab.repin.line_map import LineMap
-from notelab.repin.moved_lines import MovedLines
-from notelab.repin.other_files import OtherFiles
+from notelab.repin.moved_lines import MovedLines, OtherFiles
 from notelab.repin.version import CitedLines
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 from tests.notelab.repin.clone import Clone
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from notelab.book.workbook import CheckSession
 from notelab.cache import DiskCache
 from notelab.repin.names import compare_in_clone, compare_in_packages, compare_names
 from notelab.sources.answers import Source, SourceError
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 from notelab.sources.library import Library
 from notelab.sources.package import Package
 from notelab.sources.store import Store

@@ -6,7 +6,7 @@ import shutil
 import msgspec
 import pytest
 
-from notelab.repin import journal
+from notelab import files
 from notelab.repin.version import enclosing_chains
 from tests.notelab.scratch import UPSTREAM, Scratch, commit_all, git
 
@@ -194,7 +194,7 @@ def test_a_killed_repin_is_finished_by_the_next(
     first, second = scratch.book / "a.md", scratch.book / "b.md"
     first.write_text("old")
     second.write_text("old")
-    plain = journal.write_files
+    plain = files.write_files
 
     def killed(contents: dict) -> None:  # type: ignore[type-arg]
         if second in contents:
@@ -202,21 +202,21 @@ def test_a_killed_repin_is_finished_by_the_next(
             raise KeyboardInterrupt
         plain(contents)
 
-    monkeypatch.setattr(journal, "write_files", killed)
+    monkeypatch.setattr(files, "write_files", killed)
     with pytest.raises(KeyboardInterrupt):
-        journal.write(scratch.book, {first: b"new", second: b"new"})
+        files.write_with_journal(scratch.book, {first: b"new", second: b"new"})
     assert (first.read_text(), second.read_text()) == ("new", "old")
     monkeypatch.undo()
-    assert journal.finish(scratch.book) == ["a.md", "b.md"]
+    assert files.finish_journal(scratch.book) == ["a.md", "b.md"]
     assert (first.read_text(), second.read_text()) == ("new", "new")
-    assert journal.finish(scratch.book) == []
+    assert files.finish_journal(scratch.book) == []
 
 
 @pytest.mark.parametrize("name", [".git/hooks/post-commit", "../outside.md"])
 def test_a_strangers_journal_writes_nothing_but_what_repin_writes(
     scratch: Scratch, name: str
 ) -> None:
-    journal_file = scratch.book / journal.JOURNAL
+    journal_file = scratch.book / files.JOURNAL
     journal_file.write_bytes(msgspec.json.encode({"note.md": b"x", name: b"#!/bin/sh"}))
     before = scratch.read("note.md")
     ran = scratch.run("repin", "up", "v1", "--offline")

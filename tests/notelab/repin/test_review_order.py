@@ -2,9 +2,9 @@
 
 import pytest
 
+from notelab.repin import review_order
 from notelab.repin.changes import CitationChange, Kind, NameChange, Place, RepinResult
 from notelab.repin.review_order import ReadLines, ReviewItem, ReviewReason, order_review
-from notelab.repin.review_text import format_side_by_side, render
 from notelab.repin.sentences import Sentence
 
 TEXTS = {
@@ -104,7 +104,7 @@ def test_a_vanished_name_is_distinguished_from_one_that_appeared() -> None:
 def test_two_texts_stand_side_by_side_in_80_columns() -> None:
     before = ["kept", "x" * 100, "kept too", "far", "farther"]
     after = ["kept", "y = 1", "z = 2", "kept too", "far", "farther"]
-    shown = format_side_by_side(before, after)
+    shown = review_order.format_side_by_side(before, after)
     assert all(len(line) <= 80 for line in shown)
     assert [line[39] for line in shown] == [" ", "|", "|", " "]
     assert not any("farther" in line for line in shown)
@@ -121,20 +121,20 @@ def test_two_texts_stand_side_by_side_in_80_columns() -> None:
 def test_a_difference_is_shown_in_as_much_room_as_it_needs(
     before: list[str], after: list[str], shown: str
 ) -> None:
-    assert format_side_by_side(before, after)[-1] == shown
+    assert review_order.format_side_by_side(before, after)[-1] == shown
 
 
 def test_a_citation_stays_whole_where_it_is_wider_than_the_terminal() -> None:
     wide = f"{'megatron_core/' * 7}layers.py"
     change = CitationChange(place(wide), "gone", reason="the lines are gone")
     for reason in (ReviewReason.GONE, ReviewReason.CHANGED):
-        shown = render([ReviewItem(change, [], reason, [], 0)])
+        shown = review_order.render([ReviewItem(change, [], reason, [], 0)])
         assert any(f"{wide}:L1-L2" in line for line in shown)
 
 
 def test_the_terminal_tells_in_80_columns_what_is_not_folded_with_sentence_and_lines() -> None:
     claim = says("left.py", "option", anchor="claim-7")
-    shown = list(render(order(ALL, [*SENTENCES, claim], TWIN)))
+    shown = list(review_order.render(order(ALL, [*SENTENCES, claim], TWIN)))
     assert all(len(line) <= 80 for line in shown)
     at = shown.index("3. left.py:L1-L2 -> left.py:L1-L2")
     assert shown[at + 1 : at + 6] == [

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from notelab.book.evidence import State
-from pages import promise
-from pages.faults import book as faults
-from pages.faults import mutations
-from pages.faults.book import Book
+from pages.faults import planting as faults
+from pages.faults import promise
+from pages.faults.planting import Book
 from tests.notelab.real import real_bench
 
 LANGUAGES = ["", ".es"]
@@ -80,9 +79,9 @@ def test_the_real_notes_have_nothing_to_report_and_all_is_proved(book: Book) -> 
 
 
 @pytest.fixture(scope="module")
-def plants(shared_book: Book) -> dict[str, dict[str, mutations.Plant]]:
+def plants(shared_book: Book) -> dict[str, dict[str, faults.Plant]]:
     shared_book.restore()
-    return mutations.plants(shared_book)
+    return faults.plants(shared_book)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def plants(shared_book: Book) -> dict[str, dict[str, mutations.Plant]]:
     [pytest.param(k, marks=[pytest.mark.ci] * (i % 2)) for i, k in enumerate(promise.load())],
 )
 def test_a_sample_of_faults_is_caught_as_often_as_was_measured(
-    book: Book, plants: dict[str, dict[str, mutations.Plant]], kind: str
+    book: Book, plants: dict[str, dict[str, faults.Plant]], kind: str
 ) -> None:
     measured = promise.load()[kind]
     assert list(measured) == list(plants[kind]), AGAIN

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import FoundFile, Source, SourceError
-from notelab.sources.index import settings
-from notelab.sources.index.address import Address, find
+from notelab.sources.index import address
+from notelab.sources.index.address import Address, Settings, find
 from notelab.sources.index.session import Session, describe_error
-from notelab.sources.index.settings import Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
@@ -48,7 +47,7 @@ def test_pips_environment_goes_above_its_files(
     monkeypatch.setenv("PIP_CONFIG_FILE", str(config_file))
     monkeypatch.setenv("PIP_FIND_LINKS", "/mine")
     monkeypatch.setenv("PIP_CLIENT_CERT", "/me.pem")
-    assert settings.read() == Settings(
+    assert address.read() == Settings(
         public=False,
         indexes=("https://one.invalid/simple", "https://two.invalid/simple", "file:///three"),
         find_links=("/mine",),
@@ -62,12 +61,12 @@ def test_no_index_leaves_folders_of_links_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PIP_NO_INDEX", "true")
     monkeypatch.setenv("PIP_INDEX_URL", "https://one.invalid/simple")
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
-    assert settings.read() == Settings(public=False, find_links=("/wheels",))
+    assert address.read() == Settings(public=False, find_links=("/wheels",))
 
 
 def test_an_extra_index_is_asked_beside_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://one.invalid/simple")
-    assert settings.read() == Settings(indexes=("https://one.invalid/simple",))
+    assert address.read() == Settings(indexes=("https://one.invalid/simple",))
 
 
 def test_without_pip_its_environment_is_read(

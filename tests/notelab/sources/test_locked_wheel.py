@@ -15,9 +15,9 @@ from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
-from notelab.report import text
+from notelab.report import formats
 from notelab.sources.answers import FoundFile, Source, SourceError, Wheel
-from notelab.sources.git.probe import HostProbe
+from notelab.sources.git.fetch import HostProbe
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id
 from tests.notelab.scratch import UPSTREAM, Scratch, check_lab
@@ -264,7 +264,7 @@ def test_a_check_says_who_vouched_until_it_is_locked(published: Scratch, sibling
     for _ in range(2):
         bench = _bench(published, cache="mine", mirror=False)
         report = check_lab(sibling_lab, bench)
-        before, after = after, text.write(report, colour=False, detail="tables")
+        before, after = after, formats.write(report, colour=False, detail="tables")
         _lock(published, bench, sibling_lab)
     assert "    1 file vouched for by " in before
     assert "vouched for by" not in after

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Source, SourceError, Unreachable
-from notelab.sources.git.probe import HostProbe
+from notelab.sources.git.fetch import HostProbe
 from notelab.sources.git.url import check_url, redact
 from notelab.sources.library import Library
 from notelab.sources.store import Store, blob_id

@@ -11,8 +11,7 @@ import pytest
 
 from notelab.sources.answers import FoundFile, Source, SourceError
 from notelab.sources.index import wheel as wheel_provider
-from notelab.sources.index.address import Address
-from notelab.sources.index.settings import Settings
+from notelab.sources.index.address import Address, Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
 from notelab.sources.package import UnreadableMemberError, built_from

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import Absent, FoundFile, Offered, Source, SourceError, Unreachable
-from notelab.sources.git.fetch import Remote
-from notelab.sources.git.probe import HostProbe
+from notelab.sources.git.fetch import HostProbe, Remote
 from notelab.sources.index import address
 from notelab.sources.library import Library
 from notelab.sources.store import MINUTES, Store, blob_id

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from notelab.sources.answers import SourceError
-from notelab.sources.git.command import _RUNNING, GitCommand
+from notelab.sources.git.git_command import _RUNNING, GitCommand
 from notelab.sources.timeouts import progress_if_slow, run_all, run_within, start
 
 LONG = 5  # seconds that a test waits for an event before it fails

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.utils.checkpoint import checkpoint
 
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.gpt.config import LLAMA
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED

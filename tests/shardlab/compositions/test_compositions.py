@@ -15,7 +15,7 @@ import pytest
 from pages.ranks import alone
 from shardlab.comm import Axis
 from shardlab.context.parallel import ContextParallel
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid

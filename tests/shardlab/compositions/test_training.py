@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from tests.shardlab.compositions.composition import Composition, Run
 from tests.shardlab.compositions.on_ranks import worst
 

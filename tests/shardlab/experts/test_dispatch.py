@@ -16,8 +16,8 @@ from torch import Tensor
 
 from pages.ranks import alone
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
 from shardlab.experts.dispatch import DispatchPlan, all_gather_rows, send_packed
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.config import GPTConfig

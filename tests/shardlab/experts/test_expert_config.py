@@ -11,7 +11,7 @@ import pytest
 
 from pages.ranks import alone
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid

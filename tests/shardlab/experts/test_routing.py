@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis
 from shardlab.experts import routing
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.router import Router, attach_loss
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers.init import Init

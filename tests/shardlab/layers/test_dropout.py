@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig

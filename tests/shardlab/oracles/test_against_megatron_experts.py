@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from costlab.implementations.megatron import experts as moe
+from costlab.implementations.megatron import moe_layer as moe
 from shardlab.comm import Axis, World
 from shardlab.experts import routing
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid

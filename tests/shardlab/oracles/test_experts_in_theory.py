@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from costlab.implementations.megatron import experts as moe
+from costlab.implementations.megatron import moe_layer as moe
 from costlab.layouts.memory import layer_parameters
 from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger

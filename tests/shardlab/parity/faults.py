@@ -18,7 +18,7 @@ from torch.nn.functional import dropout, linear
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.context.parallel import ContextParallel
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT

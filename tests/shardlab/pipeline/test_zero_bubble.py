@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import deferred_weight_grad

@@ -10,7 +10,7 @@ import pytest
 from costlab.layouts.memory import rank_lines
 from costlab.layouts.model import Plan
 from shardlab.proofs.formulas import data_parallel, fully_sharded, tensor_parallel
-from sitelab.figures.quantities import format_bytes
+from sitelab.figures.embed import format_bytes
 from tests.docs.page import ROOT
 from tests.docs.theory.account import OF_ROWS, make_gpt, make_plan
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from shardlab.comm import World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.fsdp import FSDP
 from shardlab.fsdp import ShardingStrategy as S

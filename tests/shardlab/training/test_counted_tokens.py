@@ -16,7 +16,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.fsdp import FSDP
 from shardlab.gpt.model import GPT, GPTConfig

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.model import GPTConfig

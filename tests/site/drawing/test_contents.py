@@ -15,7 +15,7 @@ from sitelab.drawing import diagrams
 from sitelab.katex import Formulas
 from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.tree import parse
-from tests.site.citations.test_live_citations import CITED
+from tests.site.test_live_citations import CITED
 
 ROOT = Path(__file__).parents[3]
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>{}</text></svg>'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sitelab.drawing.inline_figures import embed_pictures
+from sitelab.drawing.svg import embed_pictures
 from sitelab.pages.tree import parse
 from tests.site.parsed import apply_change
 

@@ -18,7 +18,7 @@ from costlab.layouts import fits, memory, model, model_config, runs, stack_memor
 from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
 from shardlab.proofs.schedules.timeline import bubble, peak_live
-from sitelab.figures import collective, quantities, schedule
+from sitelab.figures import collective, embed, schedule
 from sitelab.figures import memory as account
 from sitelab.figures import trace as recorded
 from sitelab.figures.collective import Constants
@@ -160,12 +160,12 @@ def test_the_calculator_counts_and_refuses_as_fits_does(reader: Reader) -> None:
         lines = {key: value for key, value in account.count_lines(at).items() if value}
         assert shown["lines"] == pytest.approx(lines, rel=1e-12), at
         sums = {
-            kind: quantities.format_bytes(
+            kind: embed.format_bytes(
                 sum(value for key, value in lines.items() if key.startswith(f"{kind}/"))
             )
             for kind in memory.KINDS
         }
-        assert shown["sums"] == {**sums, "whole": quantities.format_bytes(sum(lines.values()))}
+        assert shown["sums"] == {**sums, "whole": embed.format_bytes(sum(lines.values()))}
         assert shown["answers"] == account.answer(at, words)
         stages = memory.all_ranks(*account.read_plan(at))
         need, room = (
@@ -301,7 +301,7 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
     runs = [([*changes.items()], gib) for changes, gib in own]
     learned, likely, found = reader.read(PLACES["memory"]).evaluate(LEARN, [settings, runs])
     words = load_words("en")["memory"]
-    at_first, size = dict(at), quantities.format_bytes
+    at_first, size = dict(at), embed.format_bytes
     measured = []
     for changes, gib in own:
         at_first |= changes
@@ -360,7 +360,7 @@ def test_a_schedule_is_drawn_as_it_is_simulated(reader: Reader) -> None:
         timeline = schedule.simulate_schedule(built, backward)
         end = max(span.end for spans in timeline for span in spans)
         assert answer["answers"] == {
-            "bubble": quantities.format_percent(bubble(timeline)),
+            "bubble": embed.format_percent(bubble(timeline)),
             "live": f"{peak_live(built[0]) / chunks_in(built):g}",
             "sends": str(schedule.count_sends(built)),
         }
@@ -432,10 +432,10 @@ def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
         sent = call.wire / (constants.bandwidth * 1e9)
         measured = points.get((link, op, payload)) if ranks == 2 else None
         assert answer["answers"] == {
-            "time": quantities.format_seconds(seconds),
-            "latency": quantities.format_percent(1 - sent / seconds),
-            "busbw": f"{quantities.format_bytes(call.wire / seconds)}/s",
-            "measured": quantities.format_seconds(measured) if measured else "–",
+            "time": embed.format_seconds(seconds),
+            "latency": embed.format_percent(1 - sent / seconds),
+            "busbw": f"{embed.format_bytes(call.wire / seconds)}/s",
+            "measured": embed.format_seconds(measured) if measured else "–",
             "farthest": collective.format_farthest(
                 constants,
                 [p for p in collective.load_points(ROOT) if (p.link, p.op, ranks) == (link, op, 2)],
@@ -481,7 +481,7 @@ def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader:
     answer = turn_controls(reader, "collective", [
         [("ranks", 8), ("base", 5), ("hop", 2), ("bandwidth", 50), ("payload", 2**20)]
     ])[0]  # fmt: skip
-    assert answer["answers"]["time"] == quantities.format_seconds(
+    assert answer["answers"]["time"] == embed.format_seconds(
         collective.predict_seconds(constants, Call("all_reduce", 2**20, 8))
     )
     assert answer["answers"]["measured"] == "–"

@@ -11,14 +11,14 @@ import pytest
 
 from costlab.layouts.memory import live_pieces
 from shardlab.context.zigzag import visible_slices
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.pipeline.action import Backward, Forward, Weight, chunks_in
 from shardlab.proofs import causal_work
 from shardlab.proofs.collective import Call
 from shardlab.proofs.formulas.experts import all_gather_experts, all_to_all_experts
 from shardlab.proofs.formulas.seconds import steps
 from shardlab.proofs.schedules.timeline import peak_live
-from sitelab.figures import dispatch, memory_step, quantities, ring, schedule, zigzag
+from sitelab.figures import dispatch, embed, memory_step, ring, schedule, zigzag
 from sitelab.figures.embed import load_words
 from sitelab.figures.memory_step import KINDS
 from tests.site.figures.test_figures import PLACES, TURN
@@ -143,7 +143,7 @@ def test_each_step_of_a_collective_is_drawn_as_it_is_counted(reader: Reader) -> 
             assert picture["moving"] == [[mask, sums and mask < 2**ranks - 1] for mask in moves]
             assert picture["back"] == [send.piece for send in sends if not (send.target or far)]
             assert ("play-key play-partial" in picture["legend"]) is sums
-            assert picture["sent"] == [quantities.format_bytes(count) for count in sent]
+            assert picture["sent"] == [embed.format_bytes(count) for count in sent]
             assert picture["answers"] == ring.answer(op, ranks, step, words)
             assert picture["text"] == ring.describe_step(op, ranks, step, words)
             assert picture["spoken"] == picture["text"]
@@ -184,7 +184,7 @@ def test_ranks_send_the_rows_of_others_experts_as_the_formulas_count_them() -> N
         if at["load"] == "even":
             assert [*map(sum, zip(*sent.values(), strict=True))] == [counted] * at["ranks"]
         answers = dispatch.answer(at, WORDS["dispatch"])
-        assert answers["gathered"] == quantities.format_bytes(gathered)
+        assert answers["gathered"] == embed.format_bytes(gathered)
 
 
 def test_each_moment_of_a_dispatch_is_drawn_as_it_is_counted(reader: Reader) -> None:
@@ -201,7 +201,7 @@ def test_each_moment_of_a_dispatch_is_drawn_as_it_is_counted(reader: Reader) -> 
         sums = map(sum, zip(*dispatch.count_sent(at).values(), strict=True))
         same = {
             "rows": home + away, "answers": dispatch.answer(at, words),
-            "sent": [words["sends"], *map(quantities.format_bytes, sums), "", "", ""],
+            "sent": [words["sends"], *map(embed.format_bytes, sums), "", "", ""],
             "heads": [words["expert"], *map(str, numbers)],
         }  # fmt: skip
         for moment, shown in enumerate(read_moments(reader, "dispatch", at)):
@@ -315,7 +315,7 @@ def test_memory_is_drawn_as_it_is_traced_and_each_moment_says_its_most(reader: R
             peak = memory_step.find_peak(of_span)
             assert picture["text"] == memory_step.describe_span(span, peak, words)
             assert picture["sums"] == {
-                kind: quantities.format_bytes(count)
+                kind: embed.format_bytes(count)
                 for kind, count in zip(KINDS, peak.bytes, strict=True)
             }
         account = memory_step.count_account(*at[:3])
@@ -331,7 +331,7 @@ def test_memory_is_drawn_as_it_is_traced_and_each_moment_says_its_most(reader: R
         heights = [100 - 100 * peak / top for peak in peaks]
         drawn_heights = [read_numbers(path)[1] for path in shown[0]["peaks"]]
         assert drawn_heights == pytest.approx(heights, abs=0.0011)
-        texts = [f"{words['peak']} {quantities.format_bytes(peak)}" for peak in peaks]
+        texts = [f"{words['peak']} {embed.format_bytes(peak)}" for peak in peaks]
         assert shown[0]["labels"] == texts
         for box, (span, _) in zip(shown[0]["boxes"], traced, strict=True):
             number = "" if span.kind == "U" else str(span.microbatch)

@@ -14,7 +14,7 @@ from costlab.layouts.memory import parameters, rank_bytes
 from costlab.layouts.model import Plan
 from costlab.layouts.model_config import FACTS, FAMILIES
 from shardlab.grid.layout import TOKENS
-from sitelab.figures import fsdp, grid, quantities, zero
+from sitelab.figures import embed, fsdp, grid, zero
 from sitelab.figures import memory as account
 from sitelab.figures.embed import load_words
 from tests.site.figures.test_figures import PLACES, TURN, Turns, turn_controls
@@ -84,7 +84,7 @@ def test_a_rank_holds_in_each_stage_of_zero_what_the_account_counts(reader: Read
         (shown,) = page.evaluate(TURN, ["zero", [list(at.items())]])
         assert shown["answers"] == zero.format_answers(at)
         whole = zero.count_bytes(at, 0)
-        sizes = {kind: quantities.format_bytes(count) for kind, count in whole.items()}
+        sizes = {kind: embed.format_bytes(count) for kind, count in whole.items()}
         assert shown["sums"] == sizes
         rows = page.locator("#figure-zero .zero-state").evaluate_all(held)
         for stage, row in enumerate(rows):

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from sitelab.pages import edit_links
+from sitelab.pages import wayfinding
 from tests.site.conftest import EDIT_BASE
 from tests.site.scratch_site import REPOSITORY, BuiltSite
 
@@ -26,7 +26,7 @@ from tests.site.scratch_site import REPOSITORY, BuiltSite
     ],
 )
 def test_a_known_hosts_form_is_known(remote: str, base: str) -> None:
-    assert edit_links.derive_base(remote) == base
+    assert wayfinding.derive_base(remote) == base
 
 
 def test_each_page_names_its_own_file(strict_site: BuiltSite) -> None:
@@ -44,7 +44,7 @@ def test_each_page_names_its_own_file(strict_site: BuiltSite) -> None:
 
 
 def test_where_no_host_is_known_there_is_no_link(tmp_path: Path) -> None:
-    assert edit_links.find_base(tmp_path, "") == ""
+    assert wayfinding.find_base(tmp_path, "") == ""
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_command_clones_from_the_address_if_it_is_known(
         "Type. <!-- address -->`REPOSITORY` is it.<!-- /address --> Go.\ngit clone REPOSITORY a\n"
     )
     named = f"Type. Go.\ngit clone {address} a\n" if address else page
-    assert edit_links.name_repository(page, tmp_path, configured) == named
+    assert wayfinding.name_repository(page, tmp_path, configured) == named
 
 
 @pytest.mark.parametrize("suffix", ["", ".es"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sitelab.drawing.clean_svg import clean_svg
+from sitelab.drawing.svg import clean_svg
 from sitelab.pages import workbook_pages
 from tests.notelab.scratch import git
 from tests.site.scratch_site import BuiltSite

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from costlab.implementations import tutor
 from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid
@@ -28,7 +28,7 @@ EXPERTS, TOP_K, RATE = 8, 2, 1e-3
 @contextmanager
 def build(world: World, *, hidden: int, dispatch: str) -> Iterator[Mapping[str, Step]]:
     """Both at one size with one dispatcher, on every rank."""
-    from costlab.implementations.megatron import experts as moe  # which takes seconds
+    from costlab.implementations.megatron import moe_layer as moe  # which takes seconds
 
     experts = ExpertConfig(count=EXPERTS, top_k=TOP_K, dispatch=dispatch)
     config = GPTConfig(

@@ -12,7 +12,6 @@ from notelab.audit import baseline
 from notelab.audit.mentions import find_mentions
 from notelab.audit.reading_date import Reached, Reading, make_reading, rank_commits
 from notelab.audit.repository import Repository
-from notelab.book import parsed_page
 from notelab.book.opening import open_session
 from notelab.book.relock import lock_path, relock
 from notelab.book.workbook import CheckSession, Workbook, open_views
@@ -31,7 +30,7 @@ from notelab.page.citation import Span
 from notelab.report.outcome import Report
 from notelab.rules.constraints import split_quotation
 from notelab.sources.answers import WORKTREE
-from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
+from notelab.sources.git.git_command import GitCommand, find_git_dir, open_clone
 from notelab.sources.git.url import check_url, is_commit, normalize_repository
 
 _NO_ADDRESS = "https://example.invalid/"  # of a clone that doesn't say where it is from
@@ -127,7 +126,7 @@ def _check(
         for source in sources
     }
     cache = session.cache.file_for(lab.root)
-    views = [parsed_page.parse(page, cache) for page in pages.list_pages(lab)]
+    views = [pages.parse(page, cache) for page in pages.list_pages(lab)]
     book = open_views(lab, views, pinned, None, session)
     relocked = relock(book)
     lines = pinning.describe_lock(book, relocked)

@@ -20,7 +20,7 @@ from notelab.page.candidates import Candidate, find_candidates, move_with_label,
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import is_only_a_word
 from notelab.repin.changes import Place
-from notelab.sources.suggest_paths import has_kin
+from notelab.sources.answers import has_kin
 
 _MAX_BYTES = 4 * 1024 * 1024
 _FEW, _MOST = 3, 0.6  # the other citations of a commit, and the share of them that must have fitted

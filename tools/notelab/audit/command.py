@@ -7,8 +7,7 @@ from typing import get_args
 import click
 from msgspec import to_builtins
 
-from notelab.commands.options import mirror_option
-from notelab.report.terminal import format_count, say, write
+from notelab.report.terminal import format_count, mirror_option, say, write
 
 
 @click.command()

@@ -9,12 +9,11 @@ from notelab.lines import names_in, split_lines
 from notelab.repin.changes import CitationChange, Place
 from notelab.repin.classify import classify_change
 from notelab.repin.line_map import LineMap, map_lines
-from notelab.repin.moved_lines import MovedLines
-from notelab.repin.other_files import OtherFiles
+from notelab.repin.moved_lines import MovedLines, OtherFiles
 from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import MAX_FILE_BYTES
-from notelab.sources.git.command import GitCommand, find_git_dir
-from notelab.sources.git.files import explain_shallowness
+from notelab.sources.git.git_command import GitCommand, find_git_dir
+from notelab.sources.git.git_files import explain_shallowness
 
 _MAX_OLDER = 12  # versions of a file that are searched for the one that was read
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, Evidence, State
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
 from notelab.cited.nearest_range import find_symbols
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
+from notelab.lab.pages import ParsedPage
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page.citation import Citation
@@ -185,7 +185,7 @@ class Settling:
         ran = git.run("cat-file", "blob", f"{full}:{citation.path}") if git else None
         if ran is None or ran.status or settled == citation:
             return settled
-        from notelab.sources.git.files import offer_from_worktree
+        from notelab.sources.git.git_files import offer_from_worktree
 
         root = Path(source.local_repository)
         answer = offer_from_worktree(root, {citation.path: None})[citation.path]

@@ -86,7 +86,7 @@ def _list_files_with(
     evidence: Evidence, file: CitedFile, words: list[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield path and text of a working tree's files that have some words and `file`'s ending."""
-    from notelab.sources.git.files import offer_from_worktree
+    from notelab.sources.git.git_files import offer_from_worktree
 
     source, ending = evidence.source(file.source), Path(file.path).suffix
     names = [name for name in evidence.library.list_names(source) if name.endswith(ending)]

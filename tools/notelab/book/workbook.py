@@ -5,9 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book import parsed_page
 from notelab.book.evidence import Evidence
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
 from notelab.book.settling import Settling, files_of
 from notelab.cache import DiskCache
@@ -16,7 +14,8 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
-from notelab.mermaid.diagrams import Progress
+from notelab.lab.pages import ParsedPage
+from notelab.mermaid.parsed_diagrams import Progress
 from notelab.page.citation import Citation
 from notelab.sources.library import Library
 
@@ -95,7 +94,7 @@ def _read_lab(folder: Path, session: CheckSession, only: set[Path] | None) -> Wo
         families = {page.family for page in pages_read if page.path in only}
         pages_read = [page for page in pages_read if page.family in families]
     cache = session.cache.file_for(lab.root)
-    views = [parsed_page.parse(page, cache) for page in pages_read]
+    views = [pages.parse(page, cache) for page in pages_read]
     pins_read = {
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import lock_path
 from notelab.book.slipped_citation import find_moved_lines, find_moved_symbol
 from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import display_path, sanitize
+from notelab.files import finish_journal, write_with_journal
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock
+from notelab.lab.pages import ParsedPage
 from notelab.page.candidates import (
     Candidate,
     find_candidates,
@@ -30,7 +31,6 @@ from notelab.page.candidates import (
 )
 from notelab.page.citation import Citation, Span, group_ranges, on_row
 from notelab.page.citation_syntax import FILE_ENDING, RANGE_IN_TEXT
-from notelab.repin import journal
 from notelab.sources.answers import WORKTREE
 from notelab.sources.git.url import is_commit
 
@@ -48,14 +48,14 @@ def fix(labs: Mapping[Path, set[Path] | None], session: CheckSession, *, write: 
         NotelabError: a lab.toml or a lock can't be read, or a file can't be written.
     """
     for root in {session.lab(folder).root for folder in labs} if write else ():
-        journal.finish(root)  # what an interrupted run has left
+        finish_journal(root)  # what an interrupted run has left
     contents: dict[Path, dict[Path, bytes]] = {}  # by repository
     for book in open_labs(labs, session):
         contents.setdefault(book.lab.root, {}).update(_fix_lab(book))
     diff = [_format_diff(*file) for files in contents.values() for file in sorted(files.items())]
     for root, files in contents.items() if write else ():
         if files:
-            journal.write(root, files)
+            write_with_journal(root, files)
     return "".join(diff)
 
 

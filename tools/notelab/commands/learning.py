@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from notelab.commands.options import mirror_option, offline_option
 from notelab.errors import NotelabError, display_path
-from notelab.report.terminal import say, write
+from notelab.report.terminal import mirror_option, offline_option, say, write
 
 
 @click.command()
@@ -76,7 +75,7 @@ def compare(
     Choices match if they cite the same lines or symbol. The rest are missed, or yours alone.
     """
     from notelab.book.opening import open_session
-    from notelab.compare import comparing, output
+    from notelab.commands import comparing
     from notelab.report.formats import format_json
 
     session = open_session(mirrors, *([folder] if folder else []), offline=offline)
@@ -84,12 +83,12 @@ def compare(
     comparison, remarks = comparing.compare(folder, session)
     say(*(f"note: {remark}" for remark in remarks), stderr=True)
     if page:
-        path = output.write_page(comparison, folder, session.lab(folder).languages[0])
+        path = comparing.write_page(comparison, folder, session.lab(folder).languages[0])
         say(f"wrote {display_path(path)}", stderr=True)
     write(
-        format_json(output.to_data(comparison))
+        format_json(comparing.to_data(comparison))
         if output_format == "json"
-        else output.format_text(
+        else comparing.format_text(
             comparison, () if show_all else session.lab(folder).file.lab.candidates
         )
     )

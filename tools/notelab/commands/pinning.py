@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import RelockResult, lock_path, relock
 from notelab.book.workbook import CheckSession, Workbook, open_lab, open_labs, reload
 from notelab.errors import display_path
@@ -12,6 +11,7 @@ from notelab.files import write_files
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
+from notelab.lab.pages import ParsedPage
 from notelab.lab.pins import replace_release, table_at
 from notelab.report.terminal import format_count
 

@@ -1,4 +1,4 @@
-"""The pages of a lab: which files are checked, in which language and with which limits."""
+"""The pages of a lab: which files are checked, in which language, with which limits, and parsed."""
 
 import os
 import posixpath
@@ -8,10 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.errors import NotelabError, display_path
 from notelab.files import kind_of, read_regular
+from notelab.finding import Finding
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
+from notelab.page.citation import Span
+from notelab.page.note import Note
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
@@ -184,3 +188,47 @@ def _why_not_readable(mode: int) -> str:
         return "is a symbolic link; not followed"
     kind = kind_of(mode)
     return f"is a {kind}, not a file" if kind else ""
+
+
+class ParsedPage(msgspec.Struct):
+    """A page that was read; `note` is None if that failed, and then `problem` says why."""
+
+    page: Page
+    filename: str
+    text: str
+    problem: str
+    note: Note | None
+    digest: str = ""  # of the text, as a key of cached results
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether the file exists."""
+        return self.note is not None or self.problem != ""
+
+    def finding(self, code: str, span: Span, message: str, **details: str) -> Finding:
+        """Return a finding on this page; `details` are its `expected`, `found` and `help`."""
+        return Finding(code, self.filename, span, message, **details)
+
+
+def parse(page: Page, cache: CacheFile) -> ParsedPage:
+    """Read and parse a page; a missing page has neither note nor problem."""
+    page_text = Text("", page.problem) if page.problem else read(page.path)
+    return parse_text(page, page_text, cache)
+
+
+def parse_text(page: Page, page_text: Text, cache: CacheFile) -> ParsedPage:
+    """Parse the text of a page."""
+    filename = display_path(page.path)
+    if page_text.problem:
+        problem = page_text.problem if page_text.problem != MISSING else ""
+        return ParsedPage(page, filename, "", problem, None)
+    source_text = page_text.text
+    digest = cache_key(source_text)
+    note = get_or_compute(cache, "note", digest, Note, lambda: _parse_markdown(source_text))
+    return ParsedPage(page, filename, source_text, "", note, digest)
+
+
+def _parse_markdown(text: str) -> Note:
+    from notelab.page import reading  # a cached page doesn't need its patterns
+
+    return reading.read(text)

@@ -2,19 +2,22 @@
 
 A diagram is untrusted: it is passed to the engine as a value and never becomes part of a script,
 and its time, memory and stack are limited. If a diagram breaks the engine, the next diagram gets a
-new one.
+new one. An engine runs in a thread of its own: Python handles Ctrl-C in the main thread only
+between two of its own instructions, and a script may run for seconds.
 """
 
 import re
 import sys
+import threading
 import time
 from hashlib import sha256
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
 
 from notelab.mermaid import BUNDLE, HERE, version
-from notelab.mermaid.diagrams import EngineMissing, Parsed
+from notelab.mermaid.parsed_diagrams import EngineMissing, Parsed
 
 # mermaid's own `maxTextSize`: longer diagrams draw a notice instead of themselves.
 MAX_CHARACTERS = 50_000
@@ -157,3 +160,49 @@ def _script(name: str) -> str:
             hint="install shardbook again, or run `make vendor` in the workbook",
         )
     return data.decode("utf-8")
+
+
+_POLL_SECONDS = 0.2  # a signal is handled between two waits where a wait can't be interrupted
+TimedParse = tuple[Parsed, float]
+
+
+class EngineThread:
+    """Parses diagrams one after another. The thread starts at once and ends with the process."""
+
+    def __init__(self) -> None:
+        """Start the thread with a stack large enough for the engine."""
+        self._texts: SimpleQueue[str] = SimpleQueue()
+        self._answers: SimpleQueue[TimedParse | Exception] = SimpleQueue()
+        before = threading.stack_size(2 * STACK)
+        try:
+            threading.Thread(target=self._serve, daemon=True).start()
+        finally:
+            threading.stack_size(before)
+
+    def parse(self, text: str) -> TimedParse:
+        """Return the result for one diagram, and the processor seconds that it took.
+
+        Raises:
+            EngineMissing: the engine cannot be started.
+        """
+        self._texts.put(text)
+        while True:
+            try:
+                answer = self._answers.get(timeout=_POLL_SECONDS)
+            except Empty:
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    def _serve(self) -> None:
+        engine: Engine | None = None
+        while True:
+            text = self._texts.get()
+            try:
+                engine = engine or Engine()
+                began = time.process_time()
+                parsed = engine.parse(text)
+                self._answers.put((parsed, time.process_time() - began))
+            except Exception as fault:  # `parse` raises it in its own thread
+                self._answers.put(fault)

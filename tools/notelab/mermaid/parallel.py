@@ -13,8 +13,8 @@ from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from notelab.mermaid.diagrams import EngineMissing, Parsed
 from notelab.mermaid.engine import Engine
+from notelab.mermaid.parsed_diagrams import EngineMissing, Parsed
 
 Timed = tuple[str, Parsed, float]
 

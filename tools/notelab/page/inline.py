@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from notelab.lines import names_in
-from notelab.page import embedded_html, permalink
+from notelab.page import citation_syntax, embedded_html
 from notelab.page.citation import Citation, Span
 from notelab.page.citation_syntax import RANGE, parse_all, parse_range
 from notelab.page.note import FileLink, Marker, NumberLink
@@ -50,8 +50,8 @@ def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
 
 def parse_link_target(href: str, span: Span) -> Citation | FileLink | None:
     """Return what a link's target cites: lines or a file on a code host, or local lines."""
-    for address, _ in permalink.find_addresses(href):
-        return permalink.read(address, span)
+    for address, _ in citation_syntax.find_addresses(href):
+        return citation_syntax.read(address, span)
     if match := _LOCAL_LINES.fullmatch(href):
         first, last, problem = parse_range(match["lines"].replace(":", "-"))
         path = unquote(match["path"])
@@ -200,7 +200,10 @@ class Inline:
         self._cursor = end
         code = child.content.strip()
         span = self.positions.span(start, end)
-        citations = [permalink.read(address, span) for address, _ in permalink.find_addresses(code)]
+        citations = [
+            citation_syntax.read(address, span)
+            for address, _ in citation_syntax.find_addresses(code)
+        ]
         citations = citations or list(self._place_ranges(list(parse_all(code, span)), start))
         is_citation = any(getattr(target, "form", "") != "maybe" for target in citations)
         self._codes |= {self._length: citations} if citations else {}

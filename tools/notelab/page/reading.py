@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
+from notelab.page import admonition, embedded_html, front_matter, waiver
 from notelab.page.citation import Citation, Span
 from notelab.page.inline import (
     Inline,
@@ -20,6 +20,7 @@ from notelab.page.scanner import MARKS, ScannedText, scan_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
+import unicodedata
 
 _DIAGRAM_ID = re.compile(r"^%%\s*id:\s*(\S+)\s*$")
 _COMMENT = re.compile(r"\s*%%(?!\{)")
@@ -56,7 +57,7 @@ def read(text: str) -> Note:
     walk.run()
     walk.note.unread.extend(unread)
     walk.note.waivers.extend(waiver.find_waivers(blocks, walk.lines))
-    walk.note.hidden.extend(hidden.find_hidden_characters(text))
+    walk.note.hidden.extend(find_hidden_characters(text))
     front_blocks, front_files = front_matter.find_citations(lines[:front_matter_lines])
     walk.note.outside_choices.extend(front_blocks)
     walk.note.files.extend(front_files)
@@ -257,3 +258,35 @@ class _BlockBuilder:
         names = list(dict.fromkeys(self.names))
         words = count_words(self.prose)
         return ProseBlock(self.span, self.title, words, self.citations, names, self.prose)
+
+
+_HIDDEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
+
+
+def find_hidden_characters(text: str) -> list[Marker]:
+    """Return a marker for the first hidden character of each line that has one."""
+    if _HIDDEN.search(text) is None:
+        return []
+    markers = []
+    for row, line in enumerate(text.split("\n"), start=1):
+        for match in _HIDDEN.finditer(line):
+            if match[0] == _JOINER and _joins_emoji(line, match.start()):
+                continue
+            column = match.start() + 1
+            description = f"U+{ord(match[0]):04X} {unicodedata.name(match[0], '')}".strip()
+            markers.append(Marker(description, Span(row, column, row, column + 1)))
+            break
+    return markers
+
+
+def _joins_emoji(line: str, index: int) -> bool:
+    """Return whether a joiner connects two emoji."""
+    before = line[:index].rstrip(_EMOJI_STYLE)[-1:]
+    neighbours = (before, line[index + 1 : index + 2])
+    return all(
+        character and unicodedata.category(character) in ("So", "Sk") for character in neighbours
+    )

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from notelab.page import permalink
+from notelab.page import citation_syntax
 from notelab.page.citation import Citation, Span, path_problem
 from notelab.page.citation_syntax import (
     DASH,
@@ -19,12 +19,14 @@ from notelab.page.citation_syntax import (
     LINE_WORD,
     RANGE,
     WINDOWS_PATH,
+    is_same_place,
     parse_range,
     parse_ranges,
+    same_lines,
+    same_path,
     split_source,
 )
 from notelab.page.note import FileLink, Mention
-from notelab.page.permalink import is_same_place, same_lines, same_path
 
 CODE, CODE_END, LINK, LINK_END = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = re.compile("[\ue000-\ue003]")
@@ -169,10 +171,10 @@ class _Scanner:
                 )
                 self.used.add(index)
             elif token.kind == "address" and index not in inside:  # a link's target says the same
-                for address, offset in permalink.find_addresses(token.text):
+                for address, offset in citation_syntax.find_addresses(token.text):
                     start = token.start + offset
                     span = self.to_span(start, start + len(address))
-                    self.targets.append((start, permalink.read(address, span)))
+                    self.targets.append((start, citation_syntax.read(address, span)))
 
     def _find_pairs(self) -> None:
         """Add each path with lines directly after or before it that are not in one code span."""

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 
 import click
 
-from notelab.recall import quantity
+from notelab.recall import cards
 from notelab.recall.cards import Card
-from notelab.recall.history import GRADES, History, Review
-from notelab.recall.schedule import Turn
+from notelab.recall.history import GRADES, History, Review, Turn
 from notelab.report.terminal import say, write
 
 STALE = "stale: the lines that it cites have changed since you answered it; read them again"
@@ -62,15 +61,15 @@ def _check_number(card: Card) -> bool | None:
         text = _read_line("? ")
         if not text:
             return None
-        typed_quantity = quantity.read(text)
-        if typed_quantity and quantity.lacks_unit(typed_quantity, card.number):
+        typed_quantity = cards.parse_quantity(text)
+        if typed_quantity and cards.lacks_unit(typed_quantity, card.number):
             say(UNIT_HELP)
             unit = _read_line("unit? ")
             if not unit:
                 return None
-            typed_quantity = quantity.read(f"{text} {unit}") or quantity.read(unit)
-        if typed_quantity and not quantity.lacks_unit(typed_quantity, card.number):
-            return quantity.is_same(typed_quantity, card.number)
+            typed_quantity = cards.parse_quantity(f"{text} {unit}") or cards.parse_quantity(unit)
+        if typed_quantity and not cards.lacks_unit(typed_quantity, card.number):
+            return cards.is_same(typed_quantity, card.number)
         say(f"expected {NUMBER_HELP}")
 
 

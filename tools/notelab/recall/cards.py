@@ -8,19 +8,19 @@
 
 The name is the word between `question` and the title, and is the same in every language. A card
 without a name gets its position among the page's cards. `number` says that the answer begins with a
-bold number, with which the learner's answer is compared.
+bold number, with which the learner's answer is compared; both may have a unit.
 """
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
+from math import isclose
 from pathlib import Path
 from textwrap import dedent
 
 import msgspec
 
-from notelab.book import parsed_page
 from notelab.book.workbook import CheckSession
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
@@ -29,11 +29,78 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pages import Page
 from notelab.page import admonition, front_matter
-from notelab.recall import quantity
-from notelab.recall.quantity import Quantity
 
 _OPENING = re.compile(r'\?{3}\+? ?question((?: +[\w-]+)*) +"(.*)" *')
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
+TOLERANCE = 0.01  # for bytes: distinguishes 16 GB from 16 GiB, and allows rounding
+_QUANTITY = re.compile(r"(\d[\d\s_,.'’]*?(?:[eE][+-]?\d+)?)\s*([^\W\d_]+)?\.?")
+_GROUPED = re.compile(r"\d{1,3}([,.])\d{3}(?:\1\d{3})*")
+_BYTES = re.compile(r"(?:([kmgtp])(i?))?b(?:ytes?)?", re.IGNORECASE)
+
+
+class Quantity(msgspec.Struct, frozen=True):
+    """A number of bytes (unit "B"), or of what the unit says; "" if there is no unit."""
+
+    value: float
+    unit: str
+
+
+def parse_quantity(text: str) -> Quantity | None:
+    """Return the quantity that a text is, or None.
+
+    >>> read = parse_quantity
+    >>> read("16 GB") == read("16e9 B") == read("16 000 000 000 B") == read("16.000.000.000 bytes")
+    True
+    >>> read("1.5 KiB"), read("1,5 kib"), read("4 ranks"), read("1,024"), read("many")
+    (Quantity(value=1536.0, unit='B'), Quantity(value=1536.0, unit='B'), \
+Quantity(value=4.0, unit='ranks'), Quantity(value=1024.0, unit=''), None)
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    value = _parse_value(match[1]) if match else None
+    if not match or value is None:
+        return None
+    unit = match[2] or ""
+    byte_unit = _BYTES.fullmatch(unit)
+    if not byte_unit:
+        return Quantity(value, unit)
+    power = " kmgtp".index((byte_unit[1] or " ").lower())
+    return Quantity(value * (1024 if byte_unit[2] else 1000) ** power, "B")
+
+
+def _parse_value(digits: str) -> float | None:
+    digits = re.sub(r"[\s_'’]", "", digits)
+    if "," in digits and "." in digits:  # the last of the two is the decimal mark
+        grouping = min(",.", key=digits.rindex)
+        digits = digits.replace(grouping, "")
+    # A single point is a decimal mark in both languages, as in the workbook's pages.
+    elif _GROUPED.fullmatch(digits) and digits.count(".") != 1:
+        digits = digits.replace(",", "").replace(".", "")
+    try:
+        return float(digits.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def lacks_unit(typed: Quantity, expected: Quantity) -> bool:
+    """Return whether a typed number is neither right nor wrong, since it lacks its unit of bytes.
+
+    >>> read = parse_quantity
+    >>> lacks_unit(read("7"), read("7 MiB")), lacks_unit(read("7"), read("7 ranks"))
+    (True, False)
+    """
+    return expected.unit == "B" and not typed.unit
+
+
+def is_same(typed: Quantity, expected: Quantity) -> bool:
+    """Return whether a typed quantity equals the expected one; a count may have any unit or none.
+
+    >>> read = parse_quantity
+    >>> is_same(read("17.18 GB"), read("16 GiB")), is_same(read("16 GB"), read("16 GiB"))
+    (True, False)
+    """
+    if (typed.unit == "B") != (expected.unit == "B"):
+        return False
+    return isclose(typed.value, expected.value, rel_tol=TOLERANCE if expected.unit == "B" else 1e-9)
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -89,7 +156,7 @@ def _find_cards(text: str, place: str) -> Iterator[Card]:
 
 def _parse_number(answer: str, where: str) -> Quantity:
     bold = _BOLD.match(answer)
-    number = quantity.read(bold[1]) if bold else None
+    number = parse_quantity(bold[1]) if bold else None
     if number is None:
         raise NotelabError(
             f"{where}: the answer of a `number` card doesn't begin with a number in bold",
@@ -114,7 +181,7 @@ def collect_cards(
 
 def _add_evidence(page: Page, lab: Lab, lock: Lock, bench: CheckSession) -> Iterator[Card]:
     """Yield a page's cards with a hash of the lines that they cite, else that the page cites."""
-    page_view = parsed_page.parse(page, bench.cache.file_for(lab.root))
+    page_view = pages.parse(page, bench.cache.file_for(lab.root))
     if page_view.note is None:
         return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")

@@ -1,6 +1,7 @@
-"""The history of answers: one line of JSON per answer, in the user's data folder.
+"""The history of answers, and when each card is due; a line of JSON per answer.
 
-Lines are only added, by one process at a time. The time when a card is due is computed from them.
+Lines are only added to a file of the user's data folder, by one process at a time. The scheduler of
+fsrs computes from them when a card is asked again.
 
 An export holds the same answers as one JSON object. The site's page of cards keeps, exports and
 imports the same object (docs/assets/javascripts/recall-schedule.js).
@@ -18,6 +19,7 @@ from msgspec import Meta
 
 from notelab.errors import NotelabError
 from notelab.files import write_files
+from notelab.recall.cards import Card
 from notelab.report.terminal import say
 
 GRADES = ("again", "hard", "good", "easy")  # as fsrs counts them, from 1
@@ -175,3 +177,35 @@ class History:
             f"{len(readable)} are used",
             stderr=True,
         )
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A card, when it is due, and whether its evidence has changed since the last answer.
+
+    `due` is true if the time has come, if the card is stale, or if it was never answered.
+    """
+
+    card: Card
+    at: datetime
+    stale: bool
+    due: bool
+
+
+def schedule(
+    cards: Iterable[Card], reviews_by_card: dict[str, list[Review]], now: datetime
+) -> list[Turn]:
+    """Return the cards in the order in which they are asked: stale, answered, then new ones."""
+    from fsrs import Card as Memory
+    from fsrs import Rating, Scheduler
+
+    scheduler = Scheduler(enable_fuzzing=False)
+    turns = []
+    for card in cards:
+        reviews = reviews_by_card.get(card.id, [])
+        memory = Memory(card_id=0, due=datetime.max.replace(tzinfo=UTC))
+        for review in reviews:
+            answered_at = review.at.astimezone(UTC)
+            memory, _ = scheduler.review_card(memory, Rating(review.grade), answered_at)
+        stale = bool(reviews) and reviews[-1].evidence != card.evidence
+        turns.append(Turn(card, memory.due, stale, stale or not reviews or memory.due <= now))
+    return sorted(turns, key=lambda turn: (not turn.stale, turn.at))

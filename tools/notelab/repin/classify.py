@@ -7,10 +7,10 @@ the lines, their innermost symbol is the same, and so are the conditions that en
 from collections.abc import Callable
 
 from notelab.cited.outline import Symbol
-from notelab.repin.candidates import Candidate, rank_candidates, select_best
 from notelab.repin.changes import CitationChange, Kind, Place
 from notelab.repin.line_map import LineMap
 from notelab.repin.moved_lines import MovedLines
+from notelab.repin.proposals import Candidate, rank_candidates, select_best
 from notelab.repin.version import CitedLines, Version, base_name, normalized_source
 
 # The share of the old words, by weight, that a place must have: for the first, the symbol itself is

@@ -10,7 +10,7 @@ import msgspec
 
 from notelab.errors import NotelabError
 from notelab.repin.version import Version
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 
 # With no context every other line begins with `+`, `-` or a backslash.
 _OPENING = re.compile(

@@ -17,11 +17,10 @@ from notelab.page.citation import Citation
 from notelab.repin.changes import CitationChange, Place, RepinResult
 from notelab.repin.classify import classify_change
 from notelab.repin.line_map import map_lines
-from notelab.repin.moved_lines import MovedLines
-from notelab.repin.other_files import OtherFiles
+from notelab.repin.moved_lines import MovedLines, OtherFiles
 from notelab.repin.version import CitedLines, Version
 from notelab.sources.answers import Source, SourceError
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 from notelab.sources.library import Library
 
 

@@ -13,7 +13,7 @@ import msgspec
 from notelab.book.workbook import CheckSession
 from notelab.cache import cache_key, code_version, get_or_compute
 from notelab.sources.answers import Source, SourceError
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 from notelab.sources.package import Package, UnreadableMemberError
 
 _SPACED = re.sub(rb"\W", b" ", bytes(range(256)))

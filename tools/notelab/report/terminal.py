@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -43,3 +44,22 @@ def wants_colour() -> bool:
 def format_count(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is one."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+mirror_option = click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    metavar="NAME=DIR",
+    help="Read source NAME from a clone on disk, bare or not (also: SHARDBOOK_MIRROR_NAME).",
+)
+offline_option = click.option(
+    "--offline", is_flag=True, help="Ask no remote; use the store, mirrors and installed packages."
+)
+lab_option = click.option(
+    "--lab",
+    "lab_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The lab's folder, if several labs have the source.",
+)
+paths_argument = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))

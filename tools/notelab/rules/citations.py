@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.finding import Finding
+from notelab.lab.pages import ParsedPage
 from notelab.lines import is_anchor, names_in
 from notelab.page.citation import format_citation
 from notelab.page.note import Note
 from notelab.rules import ranges
-from notelab.rules.citation_context import CitationContext
 from notelab.rules.constraints import PageQuotation, find_quotations
 from notelab.rules.locked import LockJudge
+from notelab.rules.ranges import CitationContext
 from notelab.sources.git.url import normalize_repository
 
 

@@ -8,11 +8,11 @@ from itertools import takewhile
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
 from notelab.cache import CacheFile, cache_key
 from notelab.cited import tokens
 from notelab.finding import Finding
+from notelab.lab.pages import ParsedPage
 from notelab.page import results_page
 from notelab.page.citation import Citation, Span, format_citation
 from notelab.page.note import Quotation

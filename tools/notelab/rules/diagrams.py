@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.finding import TOP, Finding
 from notelab.lab.lab_file import ExpectedDiagram
-from notelab.mermaid.diagrams import Diagrams, Parsed
+from notelab.lab.pages import ParsedPage
+from notelab.mermaid.parsed_diagrams import Diagrams, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
 

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.finding import TOP, Finding
+from notelab.lab.pages import ParsedPage
 from notelab.page.citation import Span
 from notelab.page.note import Note, ProseBlock
 

@@ -1,16 +1,16 @@
-"""N1xx: checks a page's limits (its stop conditions); those about pins are in pins.py."""
+"""N1xx: checks a page's limits (its stop conditions); those about pins are in commits.py."""
 
 from collections.abc import Iterator
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding, find_text
 from notelab.lab.lab import LAB_FILE, Lab
+from notelab.lab.pages import ParsedPage
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
 from notelab.page.note import Heading, Note, ProseBlock
-from notelab.rules import pins
+from notelab.rules import commits
 
 
 def check_closing_section(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Finding]:
@@ -157,7 +157,7 @@ def page_findings(lab: Lab, view: ParsedPage, pinned: dict[str, Pin]) -> Iterato
             help="delete it, or type the line again",
         )
     if view.page.listed:
-        yield from pins.commit_findings(lab, view, view.note, pinned)
+        yield from commits.commit_findings(lab, view, view.note, pinned)
     yield from _check_words(view, view.note)
     yield from _check_choices(view, view.note)
     yield from check_closing_section(lab, view, view.note)

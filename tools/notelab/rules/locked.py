@@ -11,8 +11,7 @@ from notelab.finding import TOP, Finding, find_text
 from notelab.lab import pins
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
 from notelab.page.citation import Citation, format_citation
-from notelab.rules.citation_context import CitationContext, format_names
-from notelab.rules.ranges import not_anchored
+from notelab.rules.ranges import CitationContext, format_names, not_anchored
 from notelab.sources.answers import WORKTREE
 
 # A citation as the lock counts it: source, written form, page.

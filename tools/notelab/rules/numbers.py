@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding
 from notelab.lab.lab import Lab
+from notelab.lab.pages import ParsedPage
 from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from notelab.book.evidence import State
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.settling import files_of
 from notelab.book.workbook import Workbook
 from notelab.finding import Finding
+from notelab.lab.pages import ParsedPage
 from notelab.page.note import FileLink
 from notelab.sources.answers import WORKTREE
 from notelab.sources.git.url import is_commit

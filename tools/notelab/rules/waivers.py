@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.errors import display_path
 from notelab.finding import Finding, find_text
 from notelab.lab.lab import LAB_FILE, Lab
+from notelab.lab.pages import ParsedPage
 from notelab.page.citation import Span
 
 

@@ -15,8 +15,8 @@ from notelab.sources.timeouts import progress_if_slow, run_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from notelab.sources.git.command import GitCommand
     from notelab.sources.git.fetch import Remote
+    from notelab.sources.git.git_command import GitCommand
     from notelab.sources.index.published import Published
     from notelab.sources.package import Package
 
@@ -93,13 +93,13 @@ class Library:
         """Ask the providers in order, each for the files that no provider before it delivered."""
         source = batch.source
         if source.commit == WORKTREE:
-            from notelab.sources.git.files import offer_from_worktree
+            from notelab.sources.git.git_files import offer_from_worktree
 
             root = Path(source.local_repository)
             batch.take("the working tree", partial(offer_from_worktree, root))
             return
         if batch.wanted and (mirror := self._clone_of(source)):
-            from notelab.sources.git.files import offer_from_mirror
+            from notelab.sources.git.git_files import offer_from_mirror
 
             batch.take(f"mirror {mirror}", partial(offer_from_mirror, mirror, source))
         if not batch.wanted or source.local_repository:
@@ -176,15 +176,14 @@ class Library:
     def clone(self, source: Source) -> "GitCommand | None":
         """Return git for the clone of a source on disk, or None if there is no clone."""
         if mirror := self._clone_of(source):
-            from notelab.sources.git.command import open_clone
+            from notelab.sources.git.git_command import open_clone
 
             return open_clone(mirror)
         return None
 
     def find_definitions(self, source: Source, name: str) -> list[str]:
         """Return the files that define a name, in a clone on disk or in the installed package."""
-        from notelab.sources.definitions import find_in_package, find_in_tree
-        from notelab.sources.package import find_installed
+        from notelab.sources.package import find_in_package, find_in_tree, find_installed
 
         what = f"{source.name}: looking for {name}"
         with progress_if_slow(self._progress, what):
@@ -196,7 +195,7 @@ class Library:
 
     def list_names(self, source: Source) -> list[str]:
         """Return the paths of a source that a clone on disk, or the working tree, has."""
-        from notelab.sources.git.files import list_names, list_worktree
+        from notelab.sources.git.git_files import list_names, list_worktree
 
         if source.commit == WORKTREE:
             return list_worktree(Path(source.local_repository))

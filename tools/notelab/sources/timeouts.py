@@ -40,7 +40,7 @@ def run_all(works: Sequence[Callable[[], object]]) -> None:
         for future in futures:
             future.result()
     except BaseException:
-        from notelab.sources.git.command import end_all
+        from notelab.sources.git.git_command import end_all
 
         end_all()
         raise

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts.expert_config import ExpertConfig
 
 
 def choose(

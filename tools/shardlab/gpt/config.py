@@ -10,7 +10,7 @@ import torch
 from shardlab.grid.rules import refuse
 
 if TYPE_CHECKING:  # a model without experts, or without rope, doesn't load them
-    from shardlab.experts.config import ExpertConfig
+    from shardlab.experts.expert_config import ExpertConfig
     from shardlab.gpt.rope import RopeScaling
 
 CHOICES = {"norm": ("layer", "rms"), "position": ("learned", "rope"), "mlp": ("gelu", "swiglu")}

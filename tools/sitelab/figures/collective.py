@@ -11,7 +11,7 @@ import numpy as np
 
 from shardlab.proofs.collective import SENT, Call
 from shardlab.proofs.formulas.seconds import STEPS, seconds, steps
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 
 RESULT = "experiments/35-allreduce-costs/results/reference.json"
@@ -140,7 +140,7 @@ def _make_controls(
     constants: Constants, preset: str, preset_names: list[str], words: dict[str, str]
 ) -> list[Any]:
     op, ranks, payload = INITIAL
-    bytes_each = [(value, quantities.format_binary(value)) for value in PAYLOADS]
+    bytes_each = [(value, embed.format_binary(value)) for value in PAYLOADS]
     return [
         make_control("choice", "op", words, op, STEPS),
         make_control("choice", "preset", words, preset, [*preset_names, "own"]),
@@ -174,10 +174,10 @@ def _render(
         dot.seconds for dot in dots if dot.link == preset and dot.bytes == call.payload
     ]
     answers = {
-        "time": quantities.format_seconds(whole),
-        "latency": quantities.format_percent(1 - bytes_part / whole),
-        "busbw": f"{quantities.format_bytes(call.wire / whole)}/s",
-        "measured": quantities.format_seconds(measured_seconds[0]) if measured_seconds else "–",
+        "time": embed.format_seconds(whole),
+        "latency": embed.format_percent(1 - bytes_part / whole),
+        "busbw": f"{embed.format_bytes(call.wire / whole)}/s",
+        "measured": embed.format_seconds(measured_seconds[0]) if measured_seconds else "–",
         "farthest": format_farthest(constants, [dot for dot in dots if dot.link == preset]),
     }
     seconds_by_size = {
@@ -189,8 +189,8 @@ def _render(
     )
     return render_template(
         "collective", words, shown=call, dots=dots, curve=curve, values=answers, links=LINKS,
-        sizes=[(2**power, quantities.format_binary(2**power)) for power in (10, 15, 20, 25, 30)],
+        sizes=[(2**power, embed.format_binary(2**power)) for power in (10, 15, 20, 25, 30)],
         times=[10.0**power for power in range(-6, 2)], bytes_to_percent=bytes_to_percent,
         seconds_to_percent=seconds_to_percent,
-        format_seconds=lambda time: quantities.drop_zeros(quantities.format_seconds(time)),
+        format_seconds=lambda time: embed.drop_zeros(embed.format_seconds(time)),
     )  # fmt: skip

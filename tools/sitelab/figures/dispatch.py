@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlab.proofs.collective import Call
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 
 EXPERTS = 8
@@ -92,8 +92,8 @@ def answer(at: dict[str, Any], words: dict[str, str]) -> dict[str, str]:
         "dropped": str(sum(cell.dropped for cell in cells)),
         "padded": str(sum(cell.padded for cell in cells)),
         "busiest": words["times"].format(rows=max(computed), ratio=f"{ratio:.2f}"),
-        "sent": quantities.format_bytes(max(map(sum, zip(*sent.values(), strict=True)))),
-        "gathered": quantities.format_bytes(whole),
+        "sent": embed.format_bytes(max(map(sum, zip(*sent.values(), strict=True)))),
+        "gathered": embed.format_bytes(whole),
     }
 
 
@@ -104,7 +104,7 @@ def describe_moment(at: dict[str, Any], moment: int, words: dict[str, str]) -> s
     return words["no-limit" if key == "limit" and limit is None else key].format(
         ranks=at["ranks"], tokens=TOKENS, top=at["top"], limit=limit,
         rows=at["ranks"] * TOKENS * at["top"],
-        most=quantities.format_bytes(max(sent)), least=quantities.format_bytes(min(sent)),
+        most=embed.format_bytes(max(sent)), least=embed.format_bytes(min(sent)),
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         "dispatch", words, rows=rows, share=EXPERTS // INITIAL["ranks"], moment=FIRST,
         computed=[sum(cell.kept + cell.padded for cell in column)
                   for column in zip(*rows, strict=True)],
-        sent=[quantities.format_bytes(sum(each))
+        sent=[embed.format_bytes(sum(each))
               for each in zip(*count_sent(INITIAL).values(), strict=True)],
         values=answer(INITIAL, words), text=describe_moment(INITIAL, FIRST, words),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 from costlab.layouts.memory import layer_parameters
 from costlab.layouts.model import Plan
-from shardlab.proofs.formulas.fully_sharded import fully_sharded
+from shardlab.proofs.formulas.fsdp import fully_sharded
 from shardlab.proofs.schedules.fsdp_step import (
     PREFETCHES,
     FSDPStep,
@@ -13,7 +13,7 @@ from shardlab.proofs.schedules.fsdp_step import (
     UnitSpan,
     simulate_step,
 )
-from sitelab.figures import memory, quantities
+from sitelab.figures import embed, memory
 from sitelab.figures.embed import Figure, make_control, render_template
 
 # A guard of `StepSettings`, and its limit.
@@ -55,18 +55,18 @@ def format_answers(at: dict[str, Any], words: dict[str, str]) -> dict[str, str]:
 
     def format_peak(*kinds: str) -> str:
         count = step.peak(*kinds)
-        return words["peak"].format(count=count, size=quantities.format_bytes(count * size))
+        return words["peak"].format(count=count, size=embed.format_bytes(count * size))
 
     traffic = fully_sharded(
         sizes, ranks=at["ranks"], itemsize=1, reshards_after_forward=at["reshards"]
     )
     exposed = {"exposed": f"{step.exposed:g}", "end": f"{step.end:g}"}
-    share = quantities.format_percent(step.exposed / step.end)
+    share = embed.format_percent(step.exposed / step.end)
     return {
         "exposed": words["of-step"].format(**exposed, share=share),
         "whole": format_peak("parameters"),
         "both": format_peak("parameters", "gradient"),
-        "sent": quantities.format_bytes(traffic.wire),
+        "sent": embed.format_bytes(traffic.wire),
     }
 
 

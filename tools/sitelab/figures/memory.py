@@ -14,7 +14,7 @@ from costlab.layouts.fits import DEEPEST, SHOWN
 from costlab.layouts.memory import TERMS
 from costlab.layouts.model import ATTENTION, RECOMPUTE, Model, Plan, limits
 from costlab.layouts.model_config import FAMILIES, IGNORED, PROGRAMS, SIZES
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 
 CARD = "H100"
@@ -131,7 +131,7 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
 
 def answer(at: Mapping[str, Any], words: dict[str, str]) -> dict[str, str]:
     """Return the sentences of the figure for settings that are possible."""
-    size = quantities.format_bytes
+    size = embed.format_bytes
     model, plan, worst = _find_worst(at)
     need = stack_memory.estimate(memory.rank_bytes(model, plan, worst))
     room, spread = _room(at), SPREAD()
@@ -194,7 +194,7 @@ def _render(at: Mapping[str, Any], words: dict[str, str]) -> str:
     return render_template(
         "memory", words, sums=sums, whole=sum(sums.values()), added=need.likely - need.counted,
         room=_room(at), need=need, verdict=judge(need, _room(at)), scale=max(need.high, _room(at)),
-        lines=lines, size=quantities.format_bytes, answers=answer(at, words), rows=described_rows,
+        lines=lines, size=embed.format_bytes, answers=answer(at, words), rows=described_rows,
     )  # fmt: skip
 
 

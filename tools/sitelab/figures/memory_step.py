@@ -15,7 +15,7 @@ from costlab.layouts.model import Plan
 from shardlab.pipeline.action import Forward
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import simulate
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 from sitelab.figures.memory import load_presets, read_plan
 
@@ -145,9 +145,9 @@ def choose_axis(most: float) -> list[float]:
 
 def describe_span(span: Span, peak: Point, words: dict[str, str]) -> str:
     """Return a sentence about a span: what runs, and the most that is held meanwhile."""
-    values = dict(zip(KINDS, map(quantities.format_bytes, peak.bytes), strict=True))
+    values = dict(zip(KINDS, map(embed.format_bytes, peak.bytes), strict=True))
     return words[f"during-{span.kind}"].format(
-        number=span.microbatch, whole=quantities.format_bytes(sum(peak.bytes)), **values
+        number=span.microbatch, whole=embed.format_bytes(sum(peak.bytes)), **values
     )
 
 
@@ -159,7 +159,7 @@ def answer(traced: list[tuple[Span, list[Point]]], account: float) -> dict[str, 
         for spans in (traced[:half], traced[half:])
     ]
     bytes_by_key = {"first": sum(peaks[0].bytes), "second": sum(peaks[1].bytes), "account": account}
-    return {key: quantities.format_bytes(value) for key, value in bytes_by_key.items()}
+    return {key: embed.format_bytes(value) for key, value in bytes_by_key.items()}
 
 
 def count_account(name: str, micro_batches: int, recompute: str) -> float:
@@ -180,8 +180,8 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
         "memory-step", words, spans=[span for span, _ in traced], end=end, ticks=ticks,
         areas={kind: draw_area(every, kind, end, ticks[-1]) for kind in STACKED},
         peaks=[sum(find_peak(points).bytes) for points in steps], now=peak.time,
-        sums=dict(zip(KINDS, peak.bytes, strict=True)), size=quantities.format_bytes,
-        tick=lambda number: quantities.drop_zeros(quantities.format_bytes(number)),
+        sums=dict(zip(KINDS, peak.bytes, strict=True)), size=embed.format_bytes,
+        tick=lambda number: embed.drop_zeros(embed.format_bytes(number)),
         values=answer(traced, count_account(*INITIAL[:3])),
         text=describe_span(traced[moment][0], peak, words),
     )  # fmt: skip

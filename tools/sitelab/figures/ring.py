@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from shardlab.proofs.collective import SENT, Call
 from shardlab.proofs.formulas.seconds import steps
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
@@ -68,10 +68,10 @@ def trace_pieces(op: str, ranks: int, last: int) -> tuple[list[list[int]], list[
 def describe_step(op: str, ranks: int, step: int, words: dict[str, str]) -> str:
     """Return a sentence about a step."""
     if step == 0:
-        return words["start"].format(size=quantities.format_bytes(PAYLOAD), ranks=ranks)
+        return words["start"].format(size=embed.format_bytes(PAYLOAD), ranks=ranks)
     key = "adds" if is_reducing(op, ranks, step) else "keeps"
     key = "far" if op == "all_to_all" else key
-    size = quantities.format_bytes(PAYLOAD // ranks)
+    size = embed.format_bytes(PAYLOAD // ranks)
     return words[key].format(step=step, last=steps(op, ranks), size=size)
 
 
@@ -79,8 +79,8 @@ def answer(op: str, ranks: int, step: int, words: dict[str, str]) -> dict[str, s
     """Return the figure's answers: what a rank has sent, and what the formula says of the whole."""
     _, sent = trace_pieces(op, ranks, step)
     formula = words[f"formula-{SENT[op][0]}"]
-    whole = quantities.format_bytes(Call(op, PAYLOAD, ranks).wire)
-    return {"sent": quantities.format_bytes(max(sent)), "formula": f"{formula} = {whole}"}
+    whole = embed.format_bytes(Call(op, PAYLOAD, ranks).wire)
+    return {"sent": embed.format_bytes(max(sent)), "formula": f"{formula} = {whole}"}
 
 
 def make_figure(words: dict[str, str], root: Path) -> Figure:
@@ -91,7 +91,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
     html = render_template(
         "ring", words, ranks=ranks, contents=contents, whole=2**ranks - 1,
         final=trace_pieces(op, ranks, steps(op, ranks))[0],
-        sent=[quantities.format_bytes(count) for count in sent],
+        sent=[embed.format_bytes(count) for count in sent],
         leaving={(send.source, send.piece) for send in sends},
         arriving={(send.target, send.place) for send in sends}, back=sends[-1].piece,
         values=answer(op, ranks, step, words), text=describe_step(op, ranks, step, words),

@@ -15,7 +15,7 @@ from shardlab.pipeline.action import (
 )
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 
 # The arguments of `by_name`: the kind, and the chunks of a stage.
@@ -107,7 +107,7 @@ def _render(
     schedule = build_schedules()[kind, stages, micro_batches]
     timeline = simulate_schedule(schedule, backward)
     answers = {
-        "bubble": quantities.format_percent(bubble(timeline)),
+        "bubble": embed.format_percent(bubble(timeline)),
         "live": f"{peak_live(schedule[0]) / chunks_in(schedule):g}",
         "sends": str(count_sends(schedule)),
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, render_template
 from sitelab.pages.line_breaks import make_options_nonbreaking
 from sitelab.pages.tree import Element
@@ -76,7 +76,7 @@ def _render(record: dict[str, Any], words: dict[str, str]) -> str:
     rows.append((words["count"], [str(len(spans)) for spans in collectives]))
     hidden = [overlap(rank["compute"], rank["collectives"]) / end for rank in ranks]
     rows.append((words["hidden"], [_format_share(share, end) for share in hidden]))
-    facts = record["provenance"] | {"step": quantities.format_seconds(end / 1e6)}
+    facts = record["provenance"] | {"step": embed.format_seconds(end / 1e6)}
     command = Element("", {}, [Element("code", {}, [record["command"]])])
     make_options_nonbreaking(command)
     sentence = escape(words["made"]).format(**facts, command=Markup(command.html()))  # noqa: S704
@@ -87,4 +87,4 @@ def _render(record: dict[str, Any], words: dict[str, str]) -> str:
 
 
 def _format_share(share: float, end: float) -> str:
-    return f"{quantities.format_seconds(share * end / 1e6)} ({quantities.format_percent(share)})"
+    return f"{embed.format_seconds(share * end / 1e6)} ({embed.format_percent(share)})"

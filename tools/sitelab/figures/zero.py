@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from costlab.layouts.model_config import PROGRAMS
-from sitelab.figures import quantities
+from sitelab.figures import embed
 from sitelab.figures.embed import Figure, make_control, render_template
 
 # The kinds of state, each with the first stage that cuts it.
@@ -28,7 +28,7 @@ def count_bytes(at: dict[str, Any], stage: int) -> dict[str, float]:
 def format_answers(at: dict[str, Any]) -> dict[str, str]:
     """Return what a rank holds in each stage, as the figure writes it."""
     sums = (sum(count_bytes(at, stage).values()) for stage in STAGES)
-    return {f"stage-{stage}": quantities.format_bytes(size) for stage, size in enumerate(sums)}
+    return {f"stage-{stage}": embed.format_bytes(size) for stage, size in enumerate(sums)}
 
 
 def make_figure(words: dict[str, str], root: Path) -> Figure:
@@ -42,7 +42,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
     html = render_template(
         "zero", words, shares=shares, held=percents, answers=format_answers(INITIAL),
         ranks=INITIAL["ranks"],
-        sums={kind: quantities.format_bytes(count) for kind, count in whole.items()},
+        sums={kind: embed.format_bytes(count) for kind, count in whole.items()},
     )  # fmt: skip
     choices = {"recipe": RECIPES, "parameters": PARAMETERS}
     controls = [

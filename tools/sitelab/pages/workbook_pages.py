@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from notelab.sources.answers import SourceError
-from notelab.sources.git.command import GitCommand
+from notelab.sources.git.git_command import GitCommand
 from sitelab.pages.allowed_html import ALLOWED
 
 FOLDERS = ("experiments", "solutions", "tools/shardlab")

@@ -125,7 +125,7 @@
     });
   }
 
-  /* Numbers as tools/sitelab/figures/quantities.py says them. */
+  /* Numbers as tools/sitelab/figures/embed.py says them. */
   const three = (number) => number.toPrecision(3);
   function scaled(number, units, power) {
     if (!(number > 0)) return `0 ${units[-power]}`;

@@ -22,7 +22,7 @@ from shardlab.comm import World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.flat_gradient import FlatGradient
 from shardlab.fsdp.unit import Unit
-from shardlab.proofs.formulas.fully_sharded import fully_sharded
+from shardlab.proofs.formulas.fsdp import fully_sharded
 from shardlab.proofs.schedules.fsdp_step import GUARDS, StepSettings, simulate_step
 
 UNITS = 5

@@ -18,7 +18,7 @@ from torch.utils.data import DistributedSampler
 from torch.utils.flop_counter import FlopCounterMode
 
 from costlab.implementations import megatron as core
-from costlab.implementations.megatron import experts as moe
+from costlab.implementations.megatron import moe_layer as moe
 from costlab.implementations.megatron.gpt import causal_mask, data_parallel, gpt, transformer_layer
 from costlab.record.result import Metric
 from costlab.sections.counts.count_tensor import (

@@ -6,9 +6,9 @@ from shutil import rmtree
 from tempfile import mkdtemp
 
 from notelab.sources.answers import Source, SourceError, is_commit
-from notelab.sources.git import files as git_files
-from notelab.sources.git.command import NETWORK, GitCommand, find_git_dir
-from notelab.sources.git.probe import HostProbe
+from notelab.sources.git import git_files
+from notelab.sources.git.fetch import HostProbe
+from notelab.sources.git.git_command import NETWORK, GitCommand, find_git_dir
 from notelab.sources.git.url import check_url
 
 _SECONDS = 1800  # a whole tree can be hundreds of megabytes

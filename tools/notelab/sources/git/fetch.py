@@ -1,7 +1,11 @@
-"""Fetches from a source's remote: the pinned commit with its trees, and the requested files."""
+"""Fetches from a source's remote: the pinned commit with its trees, and the requested files.
+
+Each host is asked once a run whether it answers, for ten seconds.
+"""
 
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -19,16 +23,16 @@ from notelab.sources.answers import (
     Wanted,
     is_commit,
 )
-from notelab.sources.git import files as git_files
-from notelab.sources.git.command import NETWORK, GitCommand
-from notelab.sources.git.probe import HostProbe
+from notelab.sources.git import git_files
+from notelab.sources.git.git_command import NETWORK, GitCommand
 from notelab.sources.git.url import check_url, endpoint, host_of
 from notelab.sources.store import Store
+from notelab.sources.timeouts import run_within
 
 _RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}$")
 _NO_SUCH = re.compile(r"not our ref|couldn't find remote ref|bad object")
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-_SECONDS = 300  # for one fetch; a stalled connection is dropped much sooner
+_PROBE_SECONDS = 300  # for one fetch; a stalled connection is dropped much sooner
 _CONFIG = """\
 [core]
 	repositoryformatversion = 1
@@ -127,7 +131,7 @@ class Remote:
         for ref in refs:
             for narrowing in ("--filter=blob:none", "--no-filter"):
                 options = (*_FETCH, "--depth=1", narrowing, "origin", ref)
-                ran = _with_network(git).run(*options, timeout=_SECONDS)
+                ran = _with_network(git).run(*options, timeout=_PROBE_SECONDS)
                 if ran.status == 0 and git_files.has_commit(git, source.commit):
                     return
                 why = why or ran.why()
@@ -215,7 +219,7 @@ def _fetch_blobs(git: GitCommand, blobs: list[str]) -> None:
         *("-c", "fetch.negotiationAlgorithm=noop", *_FETCH),
         *("--filter=blob:none", "--stdin", "origin"),
         stdin="".join(f"{blob}\n" for blob in blobs).encode(),
-        timeout=_SECONDS,
+        timeout=_PROBE_SECONDS,
     )
 
 
@@ -241,3 +245,54 @@ def _open_repository(place: Path, url: str) -> GitCommand:
     finally:
         rmtree(scratch, ignore_errors=True)
     return git
+
+
+_PROBE_SECONDS = 10
+_OWN_WAYS = (
+    *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+    *("GIT_SSH_COMMAND", "GIT_SSH", "GIT_PROXY_COMMAND"),
+)
+
+
+class HostProbe:
+    """Remembers during one run which hosts can't be reached."""
+
+    def __init__(self) -> None:
+        """Start with no host known."""
+        self._known: dict[tuple[str, int], str] = {}
+
+    def check(self, url: str) -> None:
+        """Connect to the host of `url`, after git's settings have rewritten the address.
+
+        With a proxy or a command of the user's own, no connection is tried.
+
+        Raises:
+            SourceError: it can't be reached, or git isn't allowed to use such an address.
+        """
+        check_url(url)
+        git = GitCommand(None, NETWORK)
+        where = git.run("ls-remote", "--get-url", "--", url).text or url
+        place = endpoint(where)
+        if place is None or any(map(os.environ.get, _OWN_WAYS)):
+            return
+        if git.run("config", "--get-urlmatch", "http.proxy", where).status == 0:
+            return
+        if place not in self._known:
+            self._known[place] = _connect(*place)
+        if self._known[place]:
+            raise SourceError(self._known[place])
+
+
+def _connect(host: str, port: int) -> str:
+    """Connect once; return '' or why it failed. A limit applies, as name servers may hang."""
+    try:
+        run_within(
+            _PROBE_SECONDS,
+            host,
+            lambda: socket.create_connection((host, port), _PROBE_SECONDS).close(),
+        )
+    except OSError as fault:
+        return f"{host} can't be reached ({fault.strerror or fault})"
+    except SourceError:
+        return f"{host} can't be reached (no answer in {_PROBE_SECONDS} s)"
+    return ""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from notelab.lines import split_lines
 from notelab.sources.answers import Source, SourceError, is_commit
-from notelab.sources.git.command import GitCommand, open_clone
-from notelab.sources.git.files import explain_shallowness, has_commit
+from notelab.sources.git.git_command import GitCommand, open_clone
+from notelab.sources.git.git_files import explain_shallowness, has_commit
 from notelab.sources.git.url import host_of
 from notelab.sources.timeouts import progress_if_slow
 

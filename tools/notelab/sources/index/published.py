@@ -16,7 +16,7 @@ from notelab.sources.timeouts import run_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from notelab.sources.index.settings import Settings
+    from notelab.sources.index.address import Settings
     from notelab.sources.index.wheel import WheelPackage
 _SECONDS = 120  # for one batch of questions to a wheel, because a server may be endlessly slow
 T = TypeVar("T")
@@ -150,9 +150,9 @@ class Published:
 
     @cached_property
     def _settings(self) -> "Settings":
-        from notelab.sources.index import settings
+        from notelab.sources.index import address
 
-        settings_read = settings.read()
+        settings_read = address.read()
         if settings_read.remark:
             self._tell(settings_read.remark)
         return settings_read

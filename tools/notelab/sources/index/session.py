@@ -13,7 +13,7 @@ from unearth.fetchers import DEFAULT_SECURE_ORIGINS
 from unearth.link import Link
 from urllib3 import Retry
 
-from notelab.sources.index.settings import Settings
+from notelab.sources.index.address import Settings
 
 _TIMEOUTS = 10, 30  # seconds, to connect and to read
 _RETRY = Retry(

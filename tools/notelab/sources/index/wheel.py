@@ -6,8 +6,7 @@ from hashlib import file_digest, sha256
 from itertools import pairwise
 
 from notelab.sources.answers import MAX_FILE_BYTES, SourceError, Wheel
-from notelab.sources.index.address import Address
-from notelab.sources.index.settings import Settings
+from notelab.sources.index.address import Address, Settings
 from notelab.sources.package import Package, UnreadableMemberError
 
 _LARGEST_GAP, _LARGEST_SPAN = 1 << 16, 1 << 23  # bytes skipped within, and read by, one request

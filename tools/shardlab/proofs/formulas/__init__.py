@@ -6,7 +6,7 @@ many ranks. Over one rank nothing is sent.
 
 from shardlab.proofs.formulas.context import context_attention, mean_over_all_tokens
 from shardlab.proofs.formulas.experts import all_gather_experts, all_to_all_experts
-from shardlab.proofs.formulas.fully_sharded import (
+from shardlab.proofs.formulas.fsdp import (
     bucket_sizes,
     data_parallel,
     flat_elements,

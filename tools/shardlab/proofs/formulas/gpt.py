@@ -10,7 +10,7 @@ from typing import Any
 
 from shardlab.proofs.collective import Traffic, calls
 from shardlab.proofs.formulas.context import context_attention, mean_over_all_tokens
-from shardlab.proofs.formulas.fully_sharded import data_parallel
+from shardlab.proofs.formulas.fsdp import data_parallel
 from shardlab.proofs.formulas.tensor_parallel import (
     block,
     column_parallel,

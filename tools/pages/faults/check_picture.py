@@ -15,7 +15,7 @@ from rich.text import Text
 
 from notelab.book.opening import open_session
 from pages.blocks import ROOT, PageError
-from pages.faults.book import LAB, copy_of_the_lab
+from pages.faults.planting import LAB, copy_of_the_lab
 
 NOTE = (LAB / "fsdp-prefetch.md").as_posix()
 WIDTH = 51  # columns: shrunk into a telephone's page, its letters are still read

@@ -14,8 +14,7 @@ import msgspec
 
 from notelab.book.opening import open_session
 from pages.blocks import LANGUAGES, MEASURED, fill_blocks, in_language, read_words
-from pages.faults.book import Row, copy_of_the_lab, plant
-from pages.faults.mutations import plants
+from pages.faults.planting import Row, copy_of_the_lab, plant, plants
 
 RECORD = MEASURED / "promise.json"
 Measured = dict[str, dict[str, Row]]

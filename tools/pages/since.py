@@ -15,11 +15,11 @@ from notelab.lab.pages import translation_path
 from notelab.repin.changes import Place
 from notelab.repin.review_order import ReviewReason
 from pages.blocks import LANGUAGES, ROOT, in_language
-from pages.since.data import Judged, Quote, ReviewedCitation, Since, load_data, load_judged
+from pages.since_record import Judged, Quote, ReviewedCitation, Since, load_data, load_judged
 
 CLAIMS = "experiments/35-allreduce-costs/CLAIMS.md"
 WORDS: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("words.toml").read_text("utf-8")
+    Path(__file__).with_suffix(".toml").read_text("utf-8")
 )
 VERDICTS = ("false", "partly", "unread", "true")  # the gravest first
 
@@ -205,7 +205,7 @@ def render() -> Iterator[tuple[Path, str]]:
 
 def record(source: str, ref: str = "") -> None:
     """Carry a source to a release, or only quote its sentences again; replace its record."""
-    from pages.since.record import carry, requote_source
+    from pages.since_record import carry, requote_source
 
     if ref:
         carry(source, ref)

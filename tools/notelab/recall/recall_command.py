@@ -48,8 +48,7 @@ def recall(
     from notelab.book.opening import open_session
     from notelab.recall.asking import ask
     from notelab.recall.cards import collect_cards
-    from notelab.recall.history import History
-    from notelab.recall.schedule import schedule
+    from notelab.recall.history import History, schedule
 
     bench = open_session((), offline=True)
     cards = collect_cards(select_labs(list(paths), bench.lab)[0], language, bench)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from notelab.commands.options import lab_option, mirror_option, offline_option
-from notelab.report.terminal import say, write
+from notelab.report.terminal import lab_option, mirror_option, offline_option, say, write
 
 
 @click.command()
@@ -46,13 +45,13 @@ def repin(
     """Move SOURCE to REF, and say what happened to each citation."""
     from notelab.book.discovery import find_lab
     from notelab.book.opening import open_session
-    from notelab.commands import repinning
+    from notelab.files import finish_journal
     from notelab.lab.lab import repository_root
-    from notelab.repin import journal, migrate
-    from notelab.repin.review_order import build_review
-    from notelab.repin.review_text import render
+    from notelab.repin import migrate
+    from notelab.repin.review_order import build_review, render
+    from notelab.repin.writing import as_json, as_text, write_repin
 
-    for name in journal.finish(repository_root(Path.cwd())):
+    for name in finish_journal(repository_root(Path.cwd())):
         say(f"finished an interrupted repin: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
@@ -64,11 +63,9 @@ def repin(
     if remark:
         say(f"note: {remark}", stderr=True)
     if output_format == "json":
-        write(repinning.as_json(outcome))
+        write(as_json(outcome))
     else:
-        say(*repinning.as_text(outcome), "", *render(review))
+        say(*as_text(outcome), "", *render(review))
     if (writing or reformatted or accept) and not dry_run:
-        report = repinning.write(
-            migration, outcome, session, reformatted=reformatted, accept=accept
-        )
+        report = write_repin(migration, outcome, session, reformatted=reformatted, accept=accept)
         say(*report, stderr=output_format == "json")

@@ -13,10 +13,10 @@ from notelab.sources.answers import (
     SourceError,
     UnknownCommitError,
     Wanted,
+    make_absent,
 )
-from notelab.sources.git.command import GitCommand, find_git_dir, open_clone
+from notelab.sources.git.git_command import GitCommand, find_git_dir, open_clone
 from notelab.sources.store import blob_id
-from notelab.sources.suggest_paths import make_absent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

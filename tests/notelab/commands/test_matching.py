@@ -2,7 +2,7 @@
 
 from notelab.book.opening import open_session
 from notelab.book.workbook import open_lab
-from notelab.compare.choices import Choice, CitedRange, Pair, match_choices, read_choices
+from notelab.commands.choices import Choice, CitedRange, Pair, match_choices, read_choices
 from tests.docs.page import ROOT
 
 

@@ -14,17 +14,17 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from notelab.cited.outline import of_file
-from sitelab.citations import card, live_citations
-from sitelab.citations.resolved import (
+from sitelab import live_citations
+from sitelab.pages.tree import parse
+from sitelab.resolved_citations import (
     ResolvedCitation,
     enclosing_statements,
     make_permalink,
     open_offline_session,
     resolve_citations,
 )
-from sitelab.pages.tree import parse
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 CITED = ResolvedCitation(
     source="megatron",
     path="megatron/core/a.py",
@@ -83,7 +83,7 @@ def test_the_screen_has_file_and_lines_and_the_title_the_whole_path(
 
 def test_three_lines_either_way_stand_around_the_cited_ones() -> None:
     text = tuple(f"line_{number}" for number in range(1, 21))
-    html = card.render_card(
+    html = live_citations.render_card(
         msgspec.structs.replace(CITED, text=text, first=2, last=9, statements=(1, 20)), "en"
     )
     around = [int(n) for n in re.findall(r'citation-around" data-line="(\d+)"', html)]
@@ -146,15 +146,15 @@ def test_what_cannot_be_seen_is_written_out_in_a_card(path: str, line: str, seen
     hostile = msgspec.structs.replace(
         CITED, path=path, symbol=line, release=line, text=("def f():", line, "    return 0", "")
     )
-    html = unescape(re.sub("<[^>]*>", "", card.render_card(hostile, "en")))
+    html = unescape(re.sub("<[^>]*>", "", live_citations.render_card(hostile, "en")))
     assert html.count(seen) == 3
     assert not re.search("[\x00-\x08\x0b-\x1f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", html)
-    assert card.render_card(hostile, "en").count("data-line=") == 4
+    assert live_citations.render_card(hostile, "en").count("data-line=") == 4
 
 
 def test_a_cited_line_of_a_megabyte_makes_a_small_card() -> None:
     long = msgspec.structs.replace(CITED, text=("x = '" + "<" * 1_000_000 + "'", "y", "z"), first=1)
-    html = card.render_card(long, "en")
+    html = live_citations.render_card(long, "en")
     assert len(html) < 20_000
     assert "… (+999,606)" in html
 
@@ -171,7 +171,7 @@ def test_a_citation_of_many_lines_makes_a_small_card_that_counts_what_it_leaves_
 ) -> None:
     text = tuple(f"line_{number} = {number}" for number in range(1, 10_001))
     many = msgspec.structs.replace(CITED, text=text, first=11, last=9010, statements=(1, 10_000))
-    html = card.render_card(many, language)
+    html = live_citations.render_card(many, language)
     numbers = [int(number) for number in re.findall(r'data-line="(\d+)"', html)]
     assert numbers == list(range(8, 71))  # three lines of context before, none after the cut
     assert len(html) < 20_000
@@ -179,11 +179,12 @@ def test_a_citation_of_many_lines_makes_a_small_card_that_counts_what_it_leaves_
     assert cut.startswith(sentence)
     assert f'href="{CITED.permalink}"' in cut
     whole = msgspec.structs.replace(many, last=70)
-    assert "citation-cut" not in card.render_card(whole, language)
-    assert f'data-line="{70 + 3}"' in card.render_card(whole, language)
+    assert "citation-cut" not in live_citations.render_card(whole, language)
+    assert f'data-line="{70 + 3}"' in live_citations.render_card(whole, language)
     one_more = msgspec.structs.replace(many, last=71, permalink="")
     words = {"en": "1 more cited line is left out.", "es": "Se omite otra línea citada."}
-    assert f'<p class="citation-cut">{words[language]}</p>' in card.render_card(one_more, language)
+    card = live_citations.render_card(one_more, language)
+    assert f'<p class="citation-cut">{words[language]}</p>' in card
 
 
 def test_lines_that_a_card_leaves_out_are_not_highlighted(
@@ -191,10 +192,10 @@ def test_lines_that_a_card_leaves_out_are_not_highlighted(
 ) -> None:
     seen: list[int] = []
     monkeypatch.setattr(
-        card, "_highlight", lambda path, text: seen.append(len(text)) or text.split("\n")
+        live_citations, "_highlight", lambda path, text: seen.append(len(text)) or text.split("\n")
     )
     text = ("x = 1",) * 100_000
-    card.render_card(
+    live_citations.render_card(
         msgspec.structs.replace(CITED, text=text, first=1, last=90_000, statements=(1, 100_000)),
         "en",
     )
@@ -203,7 +204,7 @@ def test_lines_that_a_card_leaves_out_are_not_highlighted(
 
 def test_lines_are_highlighted_as_part_of_their_file() -> None:
     # Line 2 begins a string that ends beyond the citation: alone it would not even be Python.
-    assert '<span class="sd">' in card.render_card(CITED, "en")
+    assert '<span class="sd">' in live_citations.render_card(CITED, "en")
 
 
 def test_lines_look_as_they_do_in_the_whole_file(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_lines_look_as_they_do_in_the_whole_file(tmp_path: Path) -> None:
         here = msgspec.structs.replace(
             CITED, path=source.name, text=tuple(text), first=row, last=row, statements=rows
         )
-        assert f'data-line="{row}">{line}\n</span>' in card.render_card(here, "en"), row
+        assert f'data-line="{row}">{line}\n</span>' in live_citations.render_card(here, "en"), row
     assert len(begun) > 20  # none is lexed from the file's beginning
 
 
@@ -260,7 +261,7 @@ def test_nothing_that_is_cited_can_run(path: str) -> None:
     )  # fmt: skip
     for language in ("en", "es"):
         tags = Tags()
-        tags.feed(card.render_card(hostile, language))
+        tags.feed(live_citations.render_card(hostile, language))
         assert not {"script", "img", "onerror", "src"} & set(tags.seen)
 
 

@@ -10,7 +10,7 @@ from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.mermaid import fingerprint
 
 if TYPE_CHECKING:
-    from notelab.mermaid.engine_thread import EngineThread
+    from notelab.mermaid.engine import EngineThread
 from notelab.errors import NotelabError
 
 
@@ -84,7 +84,7 @@ class Diagrams:
             self.unavailable_reason = f"{message}; simplify the slow ones"
         if self.unavailable_reason:
             return None
-        from notelab.mermaid.engine_thread import EngineThread
+        from notelab.mermaid.engine import EngineThread
 
         try:
             self._engine = self._engine or EngineThread()

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.finding import TOP, Finding, find_text
 from notelab.lab.lab import LAB_FILE, Lab
+from notelab.lab.pages import ParsedPage
 from notelab.lab.pins import Pin, format_command
 from notelab.page.note import CommitPrefix, Note
 from notelab.sources.answers import WORKTREE

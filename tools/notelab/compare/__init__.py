@@ -1,1 +1,0 @@
-"""Compares a learner's notes with a solution, by the lines that both cite."""

@@ -1,1 +1,0 @@
-"""The pages "Since the pin": which sentences newer releases of the sources made false."""
