@@ -110,12 +110,12 @@ def test_answers_are_printed_at_the_end_and_stand_in_their_place_afterwards(
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("place", "most"),
+    ("place", "limit"),
     [("01-collectives", 9), ("08-memory", 10), ("09-choosing-a-layout", 10)],  # were 10, 12, 11
 )
-def test_no_sheet_is_half_empty(open_reader: OpenReader, place: str, most: int) -> None:
+def test_no_sheet_is_half_empty(open_reader: OpenReader, place: str, limit: int) -> None:
     pdf = open_reader().read(f"theory/{place}/").pdf(format="A4")
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= most
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= limit
 
 
 def test_a_figure_prints_its_settings_and_nothing_to_press(open_reader: OpenReader) -> None:
