@@ -63,6 +63,16 @@ def test_the_minutes_of_the_theory_are_those_that_the_front_page_counts(page: st
         assert int(minutes) == 5 * math.ceil(needed / 5), name
 
 
+@pytest.mark.parametrize("page", ["01-three-d.md", "01-three-d.es.md"])
+def test_an_exercise_that_changes_a_file_names_functions_of_it(page: str) -> None:
+    text = re.split(r"\n## (?:Exercises|Ejercicios)\n", (ROOT / "docs/labs" / page).read_text())[1]
+    for item in re.split(r"\n(?=\d\. |## )", text):
+        if file := re.search(r"^\d\. (?:In|En) .*?`((?:tools|experiments)/\S+\.py)`", item):
+            names = re.findall(r"`(?:\w+\.)?([a-z_]+)`", item)
+            source = (ROOT / file[1]).read_text("utf-8")
+            assert names and all(f"def {name}(" in source for name in names), item
+
+
 @pytest.mark.parametrize(
     ("script", "module"),
     [

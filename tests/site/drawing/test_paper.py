@@ -1,7 +1,5 @@
 """Paper is white and its letters dark, though the reader's screen has the dark palette."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -9,12 +7,10 @@ import pytest
 from tests.site.reader import OpenReader
 
 PAGES = [
-    *(
-        pytest.param(address, marks=pytest.mark.ci)
-        for address in ("theory/01-collectives/", "experiments/35-allreduce-costs/CLAIMS/")
-    ),
-    pytest.param("theory/09-choosing-a-layout/", marks=pytest.mark.ci),
-    pytest.param("experiments/36-compositions/MUSEUM/", marks=pytest.mark.ci),
+    "theory/01-collectives/",
+    "theory/09-choosing-a-layout/",
+    "experiments/35-allreduce-costs/CLAIMS/",
+    "experiments/36-compositions/MUSEUM/",
 ]
 # Red, green and blue of text and of what it stands on, where there is anything but the paper.
 BRIGHT = """() => [...document.querySelectorAll(
@@ -34,6 +30,7 @@ BRIGHT = """() => [...document.querySelectorAll(
 })"""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("place", PAGES)
 def test_what_is_printed_from_the_dark_palette_is_dark_on_white(
     open_reader: OpenReader, place: str
@@ -61,10 +58,9 @@ def test_the_claims_take_few_sheets(open_reader: OpenReader) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "theory/01-collectives/",
+        *PAGES[:2],
         "es/theory/03-sharded-data-parallelism/",
         "theory/08-memory/",
-        "es/theory/09-choosing-a-layout/",
         "experiments/35-allreduce-costs/RESULTS/",
         "reference/kernels/",
         "es/reference/audit/",
@@ -114,12 +110,12 @@ def test_answers_are_printed_at_the_end_and_stand_in_their_place_afterwards(
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("place", "most"),
+    ("place", "limit"),
     [("01-collectives", 9), ("08-memory", 10), ("09-choosing-a-layout", 10)],  # were 10, 12, 11
 )
-def test_no_sheet_is_half_empty(open_reader: OpenReader, place: str, most: int) -> None:
+def test_no_sheet_is_half_empty(open_reader: OpenReader, place: str, limit: int) -> None:
     pdf = open_reader().read(f"theory/{place}/").pdf(format="A4")
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= most
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) <= limit
 
 
 def test_a_figure_prints_its_settings_and_nothing_to_press(open_reader: OpenReader) -> None:

@@ -1,28 +1,17 @@
 """The copy button: what a reader pastes into a terminal is what the page says to type."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from tests.site.reader import OpenReader, Reader
+from tests.site.reader import OpenReader
 
 ALLOWED = ["clipboard-read", "clipboard-write"]
 
 
-@pytest.fixture
-def copying(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, permissions=ALLOWED)
-    yield reader
-    reader.close()
-
-
 @pytest.mark.parametrize("language", ["", pytest.param("es/", marks=pytest.mark.ci)])
 def test_a_copied_block_is_its_commands_and_output_has_no_button(
-    copying: Reader, language: str
+    open_reader: OpenReader, language: str
 ) -> None:
+    copying = open_reader(permissions=ALLOWED)
     page = copying.read(f"{language}labs/00-ffn-by-hand/")
     copied = []
     for block in page.locator(".language-bash").all():
@@ -47,6 +36,10 @@ def test_a_long_command_is_read_whole_and_copied_as_one_line(open_reader: OpenRe
     commands = page.locator(".language-bash code")
     assert commands.count() > 3
     assert commands.evaluate_all(count_overflowing) == 0
+    indent = "line => parseFloat(getComputedStyle(line).textIndent)"
+    assert (
+        commands.locator("> span").first.evaluate(indent) < 0
+    )  # of what follows on its next lines
     block = page.locator(".language-bash").nth(1)
     block.hover()
     block.locator("button").click()

@@ -72,5 +72,5 @@ def test_a_command_clones_from_the_address_if_it_is_known(
 @pytest.mark.parametrize("suffix", ["", ".es"])
 def test_the_front_page_says_what_to_clone_if_no_address_is_known(suffix: str) -> None:
     page = (REPOSITORY / f"docs/index{suffix}.md").read_text("utf-8")
-    said = re.search(r"<!-- address -->(.*?)<!-- /address -->", page, re.DOTALL)
-    assert said and "`REPOSITORY`" in said[1] and page.count("REPOSITORY") == 2
+    paragraph = re.search(r"<!-- address -->(.*?)<!-- /address -->", page, re.DOTALL)
+    assert paragraph and "`REPOSITORY`" in paragraph[1] and page.count("REPOSITORY") == 2

@@ -1,7 +1,5 @@
 """The front page: one figure, two doors, a card that stands open; and the menu's four rooms."""
 
-from __future__ import annotations
-
 import pytest
 
 from shardlab.proofs import formulas

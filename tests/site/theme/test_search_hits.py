@@ -72,10 +72,8 @@ def search_in(site: Path) -> Searches:
 def test_a_learners_query_finds_the_right_page_first(search_in: Searches, language: str) -> None:
     queries = tomllib.loads(QUERIES.read_text("utf-8"))[language]
     search = search_in("" if language == "en" else language)
-    found = {words: search.find(words)[:3] for words in queries}
-    misses = [
-        f"{words}: {found[words]}" for words in queries if found[words][:1] != [queries[words]]
-    ]
+    hits = {words: search.find(words)[:3] for words in queries}
+    misses = [f"{words}: {hits[words]}" for words in queries if hits[words][:1] != [queries[words]]]
     print(f"{len(queries) - len(misses)} of {len(queries)}", *misses, sep="\n")
     assert len(misses) <= ALLOWED_MISSES * len(queries), "\n".join(misses)
 

@@ -1,7 +1,5 @@
 """No page is a dead end: each is in a menu or has a bar, and what belongs to a lab leads to it."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

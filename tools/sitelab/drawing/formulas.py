@@ -15,13 +15,15 @@ from sitelab.rendering import load_words
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
 _PRODUCTS = r"sb[fgh]|hB|PT|PD|sh|gh|fh|gP|vp|vh"
 _NOT_AFTER = r"(?<![^\W\d²³])(?<![\d'’.#-])(?<!\d[ \xa0])(?!(?<=[a-zB]/)s)(?!(?<=\().\))"
+# A sentence that begins with the Spanish word for "and".
+_AND = r"(?!(?:(?<=¿)|(?<=[.?!]\s))Y\s[a-z])"
 _NOT_BEFORE = r"(?![^\W²³₀-₉⁰-⁹]|['’-]\w)"
 # Single letters that aren't words of the language.
 _LETTERS = {"en": "b-zB-HJ-Zℓ", "es": "b-df-np-tv-xzB-HJ-NP-Zℓ"}
 _VARIABLE = {
     language: re.compile(
-        rf"({_NOT_AFTER}(?:{_PRODUCTS}|[{letters}]){_NOT_BEFORE}"
-        rf"|(?<=\d)(?:{_PRODUCTS}|as|[nthpmHPS]){_NOT_BEFORE}|(?<=²)b\b"
+        rf"({_NOT_AFTER}{_AND}(?:{_PRODUCTS}|[{letters}]){_NOT_BEFORE}"
+        rf"|(?<=\d)(?<![A-Z]\d)(?:{_PRODUCTS}|as|[nthpmHPS]){_NOT_BEFORE}|(?<=²)b\b"
         rf"|(?<=\d[ \xa0])(?:{_PRODUCTS}){_NOT_BEFORE}|(?<=\(\d)B(?=\)))"
     )
     for language, letters in _LETTERS.items()
@@ -53,8 +55,7 @@ def draw_formulas(
                 continue
             if not (match := _FORMULA.fullmatch(child.plain_text() or "")):
                 continue
-            tex = match[2].strip()
-            answer = draw(tex, display=match[1] == "[")
+            answer = draw(tex := match[2].strip(), display=match[1] == "[")
             if answer.error:
                 wrong.append((tex, answer.error))
                 parent.children[index] = _render_error(child.tag, tex, answer.error, language)
@@ -70,5 +71,5 @@ def _render_error(tag: str, tex: str, error: str, language: str) -> Element:
 
 
 def _render_formula(tag: str, answer: RenderedFormula) -> Element:
-    marks = {"class": "formula", "data-search-exclude": ""}
-    return Element(tag, marks, [Markup(answer.html)])  # noqa: S704  (KaTeX escaped it)
+    html = Markup(answer.html)  # noqa: S704  (KaTeX escaped it)
+    return Element(tag, {"class": "formula", "data-search-exclude": ""}, [html])
