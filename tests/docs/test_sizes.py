@@ -49,7 +49,7 @@ LIMITS = {
     "tools/pages": (1_600, 2_504),
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-TESTS = (36_000, 51_720)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 51_045)  # lines of all tests: wanted, and at most today
 FILES = 502  # in all these rooms; the plan asks for 370
 SMALL = 3  # files, of fewer lines than SHORTEST
 SHORTEST = 30
