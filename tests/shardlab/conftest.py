@@ -1,24 +1,20 @@
 """The workers' imports, and pytest's collection, take seconds each: they go on side by side.
 
-So does the `background` work of some tests. (Not in a process of xdist's, of which one alone needs
-workers.)
+(Not in a process of xdist's, of which one alone needs workers.)
 """
 
 from __future__ import annotations
 
 import math
 import os
-from typing import Any
 
 import pytest
 import torch
 
 from tests.shardlab import pool
-from tests.shardlab.background import BackgroundWork, work_of
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     pool.preload()
-BACKGROUND = pytest.StashKey[BackgroundWork | None]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -30,13 +26,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("ci")
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup() -> None:
     pool.preload()  # before the bench's launcher starts its own forkserver, which imports less
-    if BACKGROUND not in item.config.stash:
-        works = [work for test in item.session.items if (work := work_of(test))]
-        background = item.config.stash[BACKGROUND] = BackgroundWork(works) if works else None
-        if background:
-            item.config.add_cleanup(background.stop)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -68,12 +59,3 @@ def skip_shared_gpus(request: pytest.FixtureRequest) -> None:
         sizes = marker.args or [params.get(n, 1) for n in ("size", "tensor", "pipeline", "data")]
         if torch.cuda.device_count() < math.prod(sizes):
             pytest.skip("another library's GPU tensors fail over gloo, and NCCL wants a GPU a rank")
-
-
-@pytest.fixture
-def background_result(request: pytest.FixtureRequest) -> Any:
-    """Return what the background work of this test returned."""
-    background, work = request.config.stash[BACKGROUND], work_of(request.node)
-    assert background
-    assert work
-    return background.result(work)

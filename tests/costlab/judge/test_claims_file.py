@@ -136,17 +136,6 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
         load(tmp_path / "claims.toml")
 
 
-def test_every_count_that_a_claim_names_is_counted() -> None:
-    counts = count_metrics()
-    elsewhere = ("count.wire.", *([] if DATASETS else ["count.datasets-megatron."]))  # Linux's
-    for claim in load(LAB / "claims.toml"):
-        named = [test for case in claim.case for test in case.tests]
-        names = [name for test in named for name in (test.metric, test.than)] + list(claim.see)
-        for name in names:
-            if name.startswith("count.") and not name.startswith(elsewhere):
-                assert name in counts, f"claim {claim.number}"
-
-
 def test_the_names_of_citations_have_the_workbooks_form() -> None:
     for claim in load(LAB / "claims.toml"):
         for cite in claim.cite:

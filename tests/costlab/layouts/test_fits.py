@@ -276,7 +276,6 @@ def test_zero_cuts_an_experts_state_over_the_ranks_that_hold_that_expert() -> No
         ("--stages 64 --ranks 64", "but the model has 32 layers"),
         ("--card H99", "'H99' is not one of 'A100-40'"),
         ("--hidden -1", "hidden = -1: choose a whole number from 1"),
-        ("--vocabulary 0", "vocabulary = 0: choose a whole number from 1"),
         ("--hidden 99999999999", "at most 1,048,576"),
         ("--ranks 0", "ranks = 0: choose a whole number from 1"),
         ("--zero 4", "choose 0, 1, 2 or 3"),
@@ -285,7 +284,6 @@ def test_zero_cuts_an_experts_state_over_the_ranks_that_hold_that_expert() -> No
         (f"{TWO_STAGES} 30,1", "whose sum is 32"),
         (f"{TWO_STAGES} a,b", "write whole numbers"),
         (f"{TWO_STAGES} {'9' * 5000}", "write whole numbers"),
-        ("--measured layers_of_stages=,gib=3", "write whole numbers"),
         ("--measured card=H200,gib=3", "with the names of options"),
         ("--measured tensor=2,tensor=4,gib=3", "each once"),
         ("--global-batch 3", "do not divide a global batch of 3"),
@@ -293,7 +291,6 @@ def test_zero_cuts_an_experts_state_over_the_ranks_that_hold_that_expert() -> No
         ("--measured tensr=2,gib=3", "with the names of options"),
         ("--measured tensor=x,gib=3", "tensor: 'x' is not a valid integer"),
         ("--measured tensor=3,gib=3", "does not divide 8 ranks"),
-        ("--measured nan", "gib must be a number above 0"),
     ],
 )
 def test_an_impossible_plan_is_refused_in_a_sentence(

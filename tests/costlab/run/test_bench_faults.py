@@ -138,18 +138,6 @@ def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
 
 
-def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Path) -> None:
-    out = tmp_path / "one.json"
-    run_bench(tmp_path, "counts", FAULT="killed")
-    load_partial(out)
-    for again in ("killed at once", "killed"):
-        done = run_bench(tmp_path, "counts", "--resume", str(out), FAULT=again)
-        assert (done.returncode, len(error_lines(done))) == (1, 1)
-        load_partial(out)
-    run_bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
-    assert load(out).sections["counts"].status == "complete"
-
-
 def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)

@@ -75,35 +75,6 @@ def test_what_was_timed_is_kept_launch_by_launch(tmp_path: Path, measured: Any) 
     assert b"series" not in (tmp_path / "one.json").read_bytes()
 
 
-def test_what_else_ran_stands_with_the_section_of_all_its_launches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What the ranks say of it goes the way of progress, and is shown above the numbers."""
-    loads = iter(
-        [
-            Load(rounds=4, dropped=1, core_seconds=8, worst_share=0.3),
-            Load(rounds=5, core_seconds=10),
-        ]
-    )
-
-    def measure_with_load(
-        *_: object, on_progress: Callable[[Load], None], **__: object
-    ) -> Iterator[Metric]:
-        on_progress(next(loads))
-        yield step("a", 1, 2)
-
-    module = Plan(lambda *_: iter(()), launches=lambda _: 2)
-    monkeypatch.setattr(plan, "load", lambda _: module)
-    monkeypatch.setattr(launch, "run", measure_with_load)
-    run = Run(Settings(), tmp_path / "one.json", Plain(io.StringIO()), {})
-    run.measure(["tp"])
-    saved_load = load(tmp_path / "one.json").sections["tp"].load
-    assert saved_load == Load(rounds=9, dropped=1, core_seconds=18, worst_share=0.3)
-    summary.show(run.result, whole=False)
-    shown = capsys.readouterr().out
-    assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("timeline.a")
-
-
 def test_two_interruptions_lose_nothing(measured: Any) -> None:
     """A finished launch is measured once; a broken one counts until another one is in its place."""
     first = measured(
@@ -139,8 +110,8 @@ def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
     assert second.sections["tp"].status == "complete"
 
 
-def test_what_else_ran_counts_each_finished_launch_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_else_ran_counts_each_finished_launch_once_and_stands_above_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run that goes on forgets the rounds of the launch that broke off, as it does its times."""
     rounds = iter([4, 5, 6])
@@ -150,7 +121,7 @@ def test_what_else_ran_counts_each_finished_launch_once(
     ) -> Iterator[Metric]:
         count = next(rounds)
         yield step("a", 1, 2)
-        on_progress(Load(rounds=count))
+        on_progress(Load(rounds=count, dropped=1, core_seconds=2 * count, worst_share=0.3))
         if count == 5:
             raise KeyboardInterrupt
 
@@ -161,9 +132,14 @@ def test_what_else_ran_counts_each_finished_launch_once(
     with pytest.raises(KeyboardInterrupt):
         Run(Settings(), path, Plain(io.StringIO()), {}).measure(["tp"])
     first = load(path)
-    assert first.sections["tp"].load == Load(rounds=9)
+    broken = first.sections["tp"].load
+    assert broken == Load(rounds=9, dropped=2, core_seconds=18, worst_share=0.3)
     Run(Settings(), path, Plain(io.StringIO()), {}, before=first).measure(["tp"])
-    assert load(path).sections["tp"].load == Load(rounds=10)
+    whole = load(path)
+    assert whole.sections["tp"].load == Load(rounds=10, dropped=2, core_seconds=20, worst_share=0.3)
+    summary.show(whole, whole=False)
+    shown = capsys.readouterr().out
+    assert 0 < shown.find("tp: 2 of 10 rounds dropped") < shown.find("timeline.a")
 
 
 class Clock:

@@ -159,9 +159,10 @@ class Run:
         return [path.name for name in names for path in mapped_file.folder().glob(name)]
 
 
-def run_all_cases() -> dict[Case, list[End]]:
+@pytest.fixture(scope="module")
+def ends() -> dict[Case, list[End]]:
     """Every case's survivors, and how each ended."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     with TemporaryDirectory() as folder:
         runs = [Run(case, context, Path(folder) / f"store{i}") for i, case in enumerate(CASES)]
         try:
@@ -170,19 +171,17 @@ def run_all_cases() -> dict[Case, list[End]]:
             for run in runs:
                 run.go()
             deadline = time.monotonic() + LIMIT
-            ends = {run.case: run.ends(deadline) for run in runs}
+            ends_of = {run.case: run.ends(deadline) for run in runs}
         finally:
             files = [name for run in runs for name in run.stop()]
     assert files == [], "a file outlives its ranks"
-    return ends
+    return ends_of
 
 
-@pytest.mark.background(work=run_all_cases)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_every_other_rank_names_the_rank_and_the_collective_in_time(
-    background_result: dict[Case, list[End]], case: Case
+    ends: dict[Case, list[End]], case: Case
 ) -> None:
-    ends = background_result
     where = {"recv": "recv from rank 1", "send": "send to rank 1"}.get(case.call, case.call)
     for end in ends[case]:
         assert end.kind == "CollectiveError", end

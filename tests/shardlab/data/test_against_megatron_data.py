@@ -24,7 +24,7 @@ from shardlab.data.blend import Blend, greedy_order, normalize_weights
 from shardlab.data.build import Builder, parts
 from shardlab.data.corpus import DTYPES, Corpus
 from shardlab.data.encoding import FileTokenizer
-from shardlab.data.samples import Indices, Recipe, Samples, build_indices
+from shardlab.data.samples import Recipe, Samples, build_indices
 from shardlab.data.writer import Writer
 from tests.shardlab.data.megatron_data import (
     BlendedMegatronDatasetBuilder,
@@ -193,17 +193,6 @@ def test_every_index_and_sample_is_megatrons(
         demand_same(megatron, ours)
 
 
-def test_a_corpus_of_many_lengths_has_megatrons_samples(tmp_path: Path) -> None:
-    lengths = np.random.default_rng(5).integers(1, 900, 3000).tolist()
-    for samples in (None, 9000, 23_000):
-        recipe = Recipe(sequence=128, samples=samples, seed=7)
-        demand = megatron_and_ours(str(tmp_path), lengths, recipe, range(100, 2900))
-        megatron, ours = demand
-        for name in ("document", "sample", "shuffle"):
-            indices = dict(zip(("document", "sample", "shuffle"), ours.index, strict=True))
-            assert np.array_equal(indices[name], getattr(megatron, f"{name}_index"))
-
-
 def blended(weights: list[float], size: int) -> tuple[Any, Any]:
     corpora, samples = np.zeros(size, np.int16), np.zeros(size, np.int64)
     helpers.build_blending_indices(corpora, samples, weights, len(weights), size, False)
@@ -299,19 +288,3 @@ def demand_blend_of(ours: Blend, oracle: Any) -> None:
         expected = oracle[sample]
         assert np.array_equal(ours[sample][:-1], expected["tokens"])
         assert np.array_equal(ours[sample][1:], expected["labels"])
-
-
-def test_a_single_corpus_through_the_builder_is_megatrons(tmp_path: Path) -> None:
-    prefix = written(tmp_path / "a", np.random.default_rng(3).integers(1, 40, 50).tolist())
-    settings = config(8, split="9,1", blend=([str(prefix)], None))
-    megatron = BlendedMegatronDatasetBuilder(
-        GPTDataset, [200, 5, 0], lambda: True, settings
-    ).build()
-    assert megatron[2] is None
-    for oracle, part, count in zip(megatron[:2], parts((9, 1)), (200, 5), strict=True):
-        assert part
-        ours = Builder(tmp_path / "kept").samples(
-            Corpus(prefix), Recipe(sequence=8, samples=count), part
-        )
-        demand_same(oracle, ours)
-        assert isinstance(ours.index, Indices)

@@ -19,10 +19,7 @@ from shardlab.data.corpus import CHECKED_AT_OPENING, HEAD, Corpus, DataError
 from shardlab.data.samples import Recipe
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
-from tests.limits import LIMIT
 from tests.running import run_program
-
-LENGTHS = [3, 0, 5, 2]
 
 
 @pytest.fixture
@@ -393,37 +390,7 @@ def test_the_new_tokens_are_never_read_by_the_old_index(prefix: Path) -> None:
     assert killed.exitcode == -signal.SIGKILL
     with pytest.raises(DataError, match=r"a writer cut short leaves no \.idx"):
         Corpus(prefix)
-
-
-def _write(prefix: str, begun: Any) -> None:
-    """Write for ever, one corpus after another: each of one value alone."""
-    for value in range(1, 60_000):
-        with Writer(prefix, np.uint16) as writer:
-            writer.extend(np.full(50_000, value), [500] * 100)
-        if value == 3:
-            begun.set()
-
-
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.benchmark)])
-def test_a_writer_that_is_killed_leaves_a_whole_corpus_or_says_that_none_is_there(
-    tmp_path: Path, kills: int
-) -> None:
-    prefix, context = tmp_path / "corpus", get_context("fork")
-    draw, absent = np.random.default_rng(0), 0
-    for _ in range(kills):
-        begun = context.Event()
-        writer = context.Process(target=_write, args=(str(prefix), begun))
-        writer.start()
-        assert begun.wait(LIMIT)
-        writer.join(draw.uniform(0, 0.02))
-        writer.kill()
-        writer.join()
-        try:
-            assert len(set(Corpus(prefix).tokens.tolist())) == 1
-        except DataError as error:
-            assert "a writer cut short leaves no .idx" in str(error)
-            absent += 1
     with Writer(prefix, np.uint16) as last:
         last.add([5])
     assert Corpus(prefix).tokens.tolist() == [5]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.bin", "corpus.idx"]
+    assert {path.name for path in prefix.parent.iterdir()} == {"corpus.bin", "corpus.idx"}

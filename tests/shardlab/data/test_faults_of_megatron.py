@@ -49,13 +49,6 @@ def test_a_rewritten_corpus_has_samples_of_its_own(tmp_path: Path) -> None:
         assert len(builder.samples(Corpus(prefix), recipe)) == samples
 
 
-def test_a_bin_that_was_cut_short_is_refused(tmp_path: Path) -> None:
-    prefix = written(tmp_path / "a", [50, 50])
-    os.truncate(f"{prefix}.bin", 300)
-    with pytest.raises(DataError, match=r"a\.bin has 300 bytes, and its index says 400"):
-        Corpus(prefix)
-
-
 @pytest.mark.parametrize("tokens", [2**24 + 2, 2**25 + 3])
 def test_the_number_of_samples_is_counted_in_integers(tokens: int) -> None:
     """Single precision has no 2²⁴ + 1, and would count a sample of one token less."""

@@ -13,7 +13,6 @@ from torch import nn
 
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.gradient_norm import clip, gradient_norm, select_counted
-from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import Sharding, mark
 from tests.shardlab.pool import on_ranks
 
@@ -67,17 +66,3 @@ def test_a_norm_below_the_limit_leaves_gradients_as_they_are() -> None:
 def test_a_limit_that_is_no_norm_is_refused() -> None:
     with pytest.raises(ValueError, match="max_norm is 0"):
         clip([], torch.ones(()), 0)
-
-
-@on_ranks(4)
-def test_it_costs_one_all_reduce_of_eight_bytes(world: World) -> None:
-    from shardlab.proofs.ledger import Ledger
-
-    grid = Grid(world=world, tensor=2, pipeline=2)
-    model = grid.axis("tensor", "pipeline")
-    parameters = [nn.Parameter(torch.zeros(2, device=world.device)) for _ in range(2)]
-    parameters[0].grad = torch.ones(2, device=world.device)
-    with Ledger() as ledger:
-        gradient_norm(parameters, model, tensor=grid.tensor)
-    ops, payload = [e.op for e in ledger.entries], sum(e.payload for e in ledger.entries)
-    assert ops == ["all_reduce"] and payload == 8

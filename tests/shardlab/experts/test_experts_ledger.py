@@ -80,21 +80,6 @@ def test_all_gather_sends_every_row_everywhere_with_a_number_for_each_expert(
         assert traffic == expected
 
 
-def test_experts_on_one_rank_send_nothing(pool: Any) -> None:
-    for dispatch in ("all-to-all", "all-gather"):
-        experts = ExpertConfig(count=E, top_k=K, ffn=8, dispatch=dispatch)
-        ((wire, _),) = pool(1).run(nothing, experts)
-        assert wire == 0
-
-
-def nothing(world: World, experts: ExpertConfig) -> tuple[int, None]:
-    config = GPTConfig(layers=1, hidden=H, heads=2, ffn=8, vocab=8, sequence=S, experts=experts)
-    layer = ExpertLayer(config, "x", axis=Axis.alone())
-    with Ledger() as ledger:
-        layer(random_like(S, B, H, seed=0).float()).sum().backward()
-    return len(ledger.entries), None
-
-
 def test_all_to_all_asks_for_fewer_bytes_while_a_token_has_fewer_experts_than_there_are_ranks() -> (
     None
 ):

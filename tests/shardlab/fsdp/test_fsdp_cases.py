@@ -18,7 +18,6 @@ from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
-from shardlab.fsdp.life_cycle import ParameterState
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.proofs.ledger import Ledger
@@ -413,31 +412,6 @@ def test_a_gradient_for_the_input_alone_reduces_nothing_and_leaves_nothing_full(
 
 
 # ---------------------------------------------------------------------- evaluation
-
-
-@on_ranks(2, default_device=True)
-def test_evaluation_between_steps_sees_the_newest_parameters_and_leaves_none_full(
-    world: World,
-) -> None:
-    data = batch(world.rank, 3)
-    for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
-        module, whole = Transformer(), Transformer()
-        model = FSDP(module, world.whole, units=module.blocks, strategy=strategy)
-        ours = torch.optim.SGD(model.parameters(), lr=0.1)
-        whole_optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
-        for step in range(2):
-            for rank in range(world.size):
-                (whole(*batch(rank, step)) / world.size).backward()
-            model(*batch(world.rank, step)).backward()
-            for mode in (torch.no_grad, torch.inference_mode):
-                with mode():
-                    assert abs(model(*data).item() - whole(*data).item()) < 1e-13
-                assert all(unit.state is ParameterState.SHARDED for unit in model.units)
-            ours.step()
-            whole_optimizer.step()
-            ours.zero_grad()
-            whole_optimizer.zero_grad()
-        assert furthest(gathered_parameters(model), dict(whole.named_parameters())) < TOLERANCE
 
 
 @on_ranks(2, default_device=True)

@@ -215,22 +215,6 @@ def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> 
     assert {name for name, link in requested.items() if link} == {"tensor", "tensor-data"}
 
 
-def linked(world: World) -> str:
-    grid = Grid(world=world, tensor=2, links={"tensor": "shared-memory"})
-    with Ledger() as ledger:
-        total = grid.tensor.all_reduce(torch.ones(3, dtype=torch.float64))
-    assert total.tolist() == [2, 2, 2]
-    assert [(e.op, e.payload, e.ranks) for e in ledger.entries] == [
-        ("all_reduce", 24, grid.tensor.ranks)
-    ]
-    return grid.tensor.link + " " + grid.data.link
-
-
-def test_the_tensor_axis_runs_over_shared_memory_beside_gloo(pool, device: str) -> None:
-    if device == "cpu":
-        assert pool(4).run(linked) == ["shared-memory torch"] * 4
-
-
 @on_ranks(4)
 def test_a_world_that_was_left_can_be_joined_again_with_the_same_groups(world: World) -> None:
     for _ in range(2):

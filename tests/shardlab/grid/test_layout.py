@@ -265,17 +265,6 @@ def test_the_errors_about_a_model_name_the_axis_and_the_sizes_that_would_do() ->
             call()
 
 
-def test_a_model_that_fits_is_let_through() -> None:
-    for tensor in (1, 2, 4):
-        rules.check_tensor(
-            tensor, hidden=32, heads=8, kv_heads=4, ffn=96, vocab=100, sequence=tensor * 3
-        )
-    rules.check_pipeline(2, layers=8, chunks=4)
-    assert rules.check_world(8, tensor=2, pipeline=2) == 2
-    assert rules.check_world(8, tensor=2, pipeline=2, data=2) == 2
-    assert rules.check_world(1) == 1
-
-
 @given(st.integers(1, 500), st.integers(1, 9))
 def test_a_padded_vocabulary_is_the_next_one_that_every_rank_gets_an_equal_piece_of(
     vocab: int, tensor: int

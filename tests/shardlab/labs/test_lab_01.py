@@ -261,7 +261,7 @@ def saved_and_loaded(forked: bool) -> tuple[str, list[float]]:
         )  # fmt: skip
         if forked:
             place = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
-            agent = LaunchConfig(1, 1, 2, start_method="fork", max_restarts=0, **place)
+            agent = LaunchConfig(1, 1, 2, start_method="forkserver", max_restarts=0, **place)
             elastic_launch(agent, run_forked)(name, *arguments)
             printed = "".join(Path(name, f"rank-{rank}").read_text("utf-8") for rank in range(2))
         else:
@@ -273,11 +273,8 @@ def saved_and_loaded(forked: bool) -> tuple[str, list[float]]:
     return printed, losses
 
 
-@pytest.mark.background(work=saved_and_loaded, of=(True,))
-def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
-    background_result: tuple[str, list[float]],
-) -> None:
-    printed, losses = background_result
+def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone() -> None:
+    printed, losses = saved_and_loaded(forked=True)
     assert "tensor 1 x pipeline 2 x data 1 = 2 ranks on cpu over gloo; gpipe" in printed
     assert "as the first rank of stage 1 counts it" in printed
     assert off_by(losses, plain_losses()) <= 1e-12

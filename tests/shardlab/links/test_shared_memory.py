@@ -176,10 +176,6 @@ def test_a_rank_may_be_in_the_next_rendezvous_while_another_is_late_in_this_one(
 # ---------------------------------------------------------------------- messages
 
 
-SHORT: list[tuple[int, ...]] = [(), (0,), (3, 5)]
-LONG: list[tuple[int, ...]] = [(70_001,), (1 << 20,)]
-
-
 @pytest.mark.parametrize("size", [2, 4])
 @on_ranks("size")
 def test_messages_that_cross_arrive_whatever_their_size(world: World) -> None:

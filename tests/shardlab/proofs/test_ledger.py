@@ -370,19 +370,3 @@ def test_the_summary_is_a_table_by_phase_axis_and_op(group: Any) -> None:
         "forward  tensor  all_reduce      2      8,000   8,000",
         "-        data    all_gather      1         64      48",
     ]
-
-
-def test_the_wire_is_the_bandwidth_optimal_share_also_where_it_is_no_whole_number() -> None:
-    for op, wire in [
-        ("all_reduce", 2 * 2 / 3 * 100),
-        ("all_gather", 2 / 3 * 100),
-        ("reduce_scatter", 2 / 3 * 100),
-        ("all_to_all", 2 / 3 * 100),
-        ("broadcast", 100),
-        ("send", 100),
-        ("recv", 0),
-        ("barrier", 0),
-    ]:
-        assert Call(op, 100, 3).wire == pytest.approx(wire, rel=1e-15)
-        assert Call(op, 100, 1).wire == 0
-    assert isinstance(Call("all_reduce", 96, 3).wire, int)

@@ -175,37 +175,6 @@ def test_ddp_sends_each_bucket_once_and_nothing_in_the_passes_without_sync(world
 # ------------------------------------------------------------------ tensor parallelism
 
 
-def megatron_layers(world: World) -> None:
-    for sequence in (False, True):
-        config = mcore.config(hidden=H, sequence_parallel=sequence)
-        common = {"config": config, "init_method": nn.init.ones_, "bias": True}
-        sizes: dict[str, Any] = {
-            "tokens": TOKENS, "ranks": world.size, "itemsize": 8, "sequence_parallel": sequence
-        }  # fmt: skip
-        rows = S // world.size if sequence else S
-        for layer, width, expected in [
-            (
-                mcore.ColumnParallelLinear(
-                    H, F, gather_output=False, skip_bias_add=False, **common
-                ),
-                H,
-                formulas.column_parallel(features=H, **sizes),
-            ),
-            (
-                mcore.RowParallelLinear(
-                    F, H, input_is_parallel=True, skip_bias_add=False, **common
-                ),
-                F // world.size,
-                formulas.row_parallel(features=H, **sizes),
-            ),
-        ]:
-            cut = sequence and width == H
-            x = torch.ones(rows if cut else S, B, width, dtype=torch.float64, requires_grad=True)
-            with Ledger() as ledger:
-                layer(x)[0].sum().backward()
-            assert_equal(ledger, expected)
-
-
 def megatron_gpt(world: World) -> None:
     for sequence in (False, True):
         config = mcore.config(hidden=H, heads=4, depth=3, sequence_parallel=sequence)
@@ -230,19 +199,18 @@ def megatron_gpt(world: World) -> None:
         assert {entry.axis for entry in ledger.entries} == {"TENSOR_MODEL_PARALLEL_GROUP"}
 
 
-def in_megatron(world: World, body: Callable[[World], None]) -> None:
+def in_megatron(world: World) -> None:
     with mcore.megatron(tensor=world.size):
-        body(world)
+        megatron_gpt(world)
 
 
 @pytest.mark.parametrize(
     "size", [2, pytest.param(4, marks=pytest.mark.ci)]
 )  # the fake backend has four
-@pytest.mark.parametrize("body", [megatron_layers, megatron_gpt], ids=["layers", "gpt"])
 def test_megatron_sends_what_the_formula_says_with_and_without_sequence_parallelism(
-    pool, body: Callable[[World], None], size: int
+    pool, size: int
 ) -> None:
-    pool(size).run(in_megatron, body)
+    pool(size).run(in_megatron)
 
 
 def dtensor_gpt(world: World) -> None:
@@ -281,15 +249,11 @@ def test_dtensor_sends_what_the_formula_says_with_and_without_sequence_paralleli
 
 # ------------------------------------------------------------------ on one process
 
+BODIES = [fsdp1, fsdp2, in_megatron, dtensor_gpt]
 
-@pytest.mark.parametrize("body", [fsdp1, fsdp2, dtensor_gpt], ids=lambda body: body.__name__)
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_one_process_under_the_fake_backend_counts_the_same(body: Callable[[World], None]) -> None:
     """But for DDP: torch 2.13's reducer refuses the fake backend, which returns no tensors."""
     with alone(3, 4) as world:
         body(world)
-
-
-@pytest.mark.parametrize("body", [megatron_layers, megatron_gpt], ids=lambda body: body.__name__)
-def test_megatron_on_one_process_counts_the_same(body: Callable[[World], None]) -> None:
-    with alone(3, 4) as world:
-        in_megatron(world, body)

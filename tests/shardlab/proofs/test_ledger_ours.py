@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from pages.ranks import alone
 from shardlab.comm import World
-from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import LLAMA, GPTConfig
 from shardlab.gpt.model import GPT
@@ -109,30 +108,6 @@ def test_a_block_costs_the_same_on_the_wire_with_sequence_parallelism_but_for_tw
     assert without.wire == 4 * 2 * (3 / 4) * payload
     assert cut.wire - without.wire == 2 * (3 / 4) * payload
     assert formulas.block(**sizes, sequence_parallel=True, gathers_again=False).wire == without.wire
-
-
-# ------------------------------------------------------------------ data parallelism
-
-
-def test_data_parallel_sends_each_bucket_once_a_step_however_many_passes_it_has() -> None:
-    with alone(0, 4) as world:
-        model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(5)))
-        replicas = DataParallel(
-            model.named_parameters(), world.whole, start="trust", backwards=3,
-            bucket_bytes=2000,
-        )  # fmt: skip
-        x = torch.zeros(2, 16)
-        for _ in range(2):  # the first step finds the order of the buckets
-            with Ledger() as ledger:
-                for _ in range(3):
-                    model(x).sum().backward()
-                with ledger.phase("step"):
-                    replicas.finish()
-    gradients = [p.nbytes for layer in reversed(model) for p in (layer.bias, layer.weight)]
-    buckets = formulas.bucket_sizes(gradients, [2000])
-    assert sum(buckets) == 5 * (16 * 16 + 16) * 4
-    assert len(buckets) == 3
-    assert_equal(ledger, formulas.data_parallel(buckets, ranks=4))
 
 
 # ------------------------------------------------------------------ sharded data parallelism

@@ -30,7 +30,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError, slices
-from shardlab.training.checkpoint.index import Piece, StoredTensor, check, merge, overlap
+from shardlab.training.checkpoint.index import Piece, StoredTensor, merge
 from shardlab.training.checkpoint.slices import boxes_of_run
 from tests.limits import LIMIT
 from tests.shardlab.fsdp_models import gathered, sliced
@@ -264,9 +264,6 @@ def test_a_state_without_a_value_is_not_saved(pool: Any, tmp_path: Path) -> None
     assert pool(1).run(saved_without_momentum, str(tmp_path / "new")) == [[]]
 
 
-# ---------------------------------------------------------------------- dropout
-
-
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -380,6 +377,7 @@ def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
         (lambda i: entry(i)["pieces"][0].update(offset=[-1, 0]), "has a piece outside it"),
         (lambda i: entry(i)["pieces"][0].update(file=outside), "not a shard of this checkpoint"),
         (lambda i: entry(i).update(shape=[8, 9]), "has 64 of its 72 elements"),
+        (lambda i: entry(i).update(shape=[7, 8]), "has a piece outside it"),
         (lambda i: i["tensors"].pop(name), f"has no {name}"),
         (
             lambda i: i["tensors"]["optimizer.step/final_norm.bias"].update(dtype="load"),
@@ -553,24 +551,6 @@ def test_numbers_that_one_flat_shard_cannot_have_are_refused(pool: Any, tmp_path
 
 def piece(rank: int, offset: tuple[int, ...], shape: tuple[int, ...]) -> Piece:
     return Piece(f"shards-{0:016x}/rank-{rank:05}.safetensors", offset, shape)
-
-
-def test_boxes_overlap_where_they_share_elements() -> None:
-    assert overlap(((0, 0), (2, 3)), ((1, 1), (4, 4))) == ([1, 1], [1, 2])
-    assert overlap(((0, 0), (2, 3)), ((2, 0), (2, 3))) is None
-    assert overlap(((), ()), ((), ())) == ([], [])
-
-
-def test_pieces_must_make_up_the_whole_once() -> None:
-    halves = (piece(0, (0, 0), (2, 3)), piece(1, (2, 0), (2, 3)))
-    check("w", StoredTensor("float32", (4, 3), halves))
-    check("n", StoredTensor("float32", (), (piece(0, (), ()),)))
-    with pytest.raises(CheckpointError, match=r"w .* has 6 of its 12 elements"):
-        check("w", StoredTensor("float32", (4, 3), halves[:1]))
-    with pytest.raises(CheckpointError, match="elements twice"):
-        check("w", StoredTensor("float32", (4, 3), (*halves, piece(2, (1, 1), (2, 1)))))
-    with pytest.raises(CheckpointError, match="outside it"):
-        check("w", StoredTensor("float32", (3, 3), halves))
 
 
 @steady

@@ -32,19 +32,6 @@ from tests.shardlab.training.test_step import backward, tokens
 BF16 = replace(CONFIG, dtype=torch.bfloat16)
 
 
-def test_steps_too_small_for_bf16_add_up() -> None:
-    weight = nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
-    replicas = DataParallel([("weight", weight)], Axis.alone("data"), main_grads=torch.float32)
-    optimizer = SGD(make_masters([weight]), lr=1e-3)
-    serve_masters([weight], optimizer)
-    for _ in range(100):
-        replicas.zero_grad()
-        weight.sum().backward()
-        replicas.finish()
-        optimizer.step()
-    assert weight.item() == torch.tensor(0.9).bfloat16().item()
-
-
 def test_a_frozen_parameter_is_its_own_master() -> None:
     frozen = nn.Parameter(torch.ones(2, dtype=torch.bfloat16), requires_grad=False)
     assert make_masters([frozen])[0] is frozen is master_of(frozen)
