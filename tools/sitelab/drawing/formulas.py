@@ -13,7 +13,7 @@ from sitelab.pages.tree import Element
 from sitelab.rendering import load_words
 
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
-_PRODUCTS = r"sb[fgh]|hB|PT|PD|sh|gh|fh|gP|vp|vh"
+_PRODUCTS = r"sb[fgh]|hB|PT|PD|sh|gh|fh|gP|v[hmp]"
 _NOT_AFTER = r"(?<![^\W\d²³])(?<![\d'’.#-])(?<!\d[ \xa0])(?!(?<=[a-zB]/)s)(?!(?<=\().\))"
 _NOT_BEFORE = r"(?![^\W²³₀-₉⁰-⁹]|['’-]\w)"
 # Single letters that aren't words of the language.
@@ -21,7 +21,7 @@ _LETTERS = {"en": "b-zB-HJ-Zℓ", "es": "b-df-np-tv-xzB-HJ-NP-Zℓ"}
 _VARIABLE = {
     language: re.compile(
         rf"({_NOT_AFTER}(?:{_PRODUCTS}|[{letters}]){_NOT_BEFORE}"
-        rf"|(?<=\d)(?:{_PRODUCTS}|as|[nthpmHPS]){_NOT_BEFORE}|(?<=²)b\b"
+        rf"|(?<=\d)(?<![A-Z]\d)(?:{_PRODUCTS}|as|[nthpmHPS]){_NOT_BEFORE}|(?<=²)b\b"
         rf"|(?<=\d[ \xa0])(?:{_PRODUCTS}){_NOT_BEFORE}|(?<=\(\d)B(?=\)))"
     )
     for language, letters in _LETTERS.items()
