@@ -299,7 +299,7 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
     own = [({"tensor": 8}, 41.0), ({"micro_batch": 1}, 60.5)]
     settings = [(k, v) for k, v in at.items() if k not in ("model", "program")]
     runs = [([*changes.items()], gib) for changes, gib in own]
-    learned, likely, found = reader.read(PLACES["memory"]).evaluate(LEARN, [settings, runs])
+    learned, likely, layouts = reader.read(PLACES["memory"]).evaluate(LEARN, [settings, runs])
     words = load_words("en")["memory"]
     at_first, size = dict(at), quantities.format_bytes
     measured = []
@@ -317,7 +317,7 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
         sizes, plan, lambda plan: stack_memory.estimate(stack_memory.worst_rank(sizes, plan)), room
     )
     assert plans
-    for changed, row in zip(plans, found, strict=True):
+    for changed, row in zip(plans, layouts, strict=True):
         names = [name for name in ("tensor", "stages", "context", "micro_batch", "zero", "expert")
                  if getattr(changed, name) != getattr(plan, name)]  # fmt: skip
         assert all(words[name] in row for name in names), (row, names)
@@ -326,9 +326,9 @@ def test_the_calculator_learns_from_own_runs_and_finds_layouts_as_fits_does(read
 
 def test_a_run_that_cannot_be_is_not_learned_and_no_refused_layout_fits(reader: Reader) -> None:
     page, words = reader.read(PLACES["memory"]), load_words("en")["memory"]
-    at = PRESETS["Llama 3 8B"] | CARDS
-    settings = [(k, v) for k, v in at.items() if k not in ("model", "program")]
-    rank = stack_memory.worst_rank(*account.read_plan(at))
+    preset = PRESETS["Llama 3 8B"] | CARDS
+    settings = [(k, v) for k, v in preset.items() if k not in ("model", "program")]
+    rank = stack_memory.worst_rank(*account.read_plan(preset))
     state = sum(rank[kind] for kind in ("weights", "gradients", "optimizer")) / 2**30
     below = words["own-below"].format(state=f"{state:#.3g}")
     for gib, sentence in [(0, words["own-not"]), (2**20, words["own-not"]), (0.9 * state, below)]:
@@ -336,8 +336,8 @@ def test_a_run_that_cannot_be_is_not_learned_and_no_refused_layout_fits(reader: 
     page.evaluate(TURN, ["memory", [[*settings, ("tensor", 3)]]])
     for button in ("own-use", "nearest-find"):
         page.locator("button", has_text=words[button]).dispatch_event("click")
-    said = page.locator("#figure-memory .play-paste [role=status]").all_text_contents()[1:]
-    assert said == [words["not-heads"].format(parts=3, whole=at["heads"])] * 2
+    messages = page.locator("#figure-memory .play-paste [role=status]").all_text_contents()[1:]
+    assert messages == [words["not-heads"].format(parts=3, whole=preset["heads"])] * 2
 
 
 PRESS = """([name, index]) => {
@@ -352,15 +352,15 @@ PRESS = """([name, index]) => {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_any_button_may_be_pressed_first(reader: Reader, name: str) -> None:
-    texts, found, index, count = "", 0, 0, 1
+    texts, layouts, index, count = "", 0, 0, 1
     while index < count:
         page = reader.read(PLACES[name])
         count, text, rows = page.evaluate(PRESS, [name, index])
         assert reader.wrong == [], index
-        texts, found, index = texts + text, found + rows, index + 1
+        texts, layouts, index = texts + text, layouts + rows, index + 1
     if name == "memory":
         assert load_words("en")["memory"]["own-runs"].format(runs=1) in texts
-        assert found > 0  # layouts that fit
+        assert layouts > 0  # layouts that fit
 
 
 def test_a_schedule_is_drawn_as_it_is_simulated(reader: Reader) -> None:

@@ -221,9 +221,9 @@ def test_a_refused_value_is_said_under_its_field_until_it_is_allowed(
     assert refused["answers"] == before["answers"]
     if name == "schedule":
         assert refused["said"] == dict.fromkeys(refused["said"], load_words("en")[name]["none"])
-    invalid, seen, said, aligned, apart = page.evaluate(BESIDE, [name, key])
-    assert (invalid, seen, said, aligned) == ("true", True, True, True)
-    assert 0 <= apart < 10
+    invalid, seen, explained, aligned, gap = page.evaluate(BESIDE, [name, key])
+    assert (invalid, seen, explained, aligned) == ("true", True, True, True)
+    assert 0 <= gap < 10
     page.evaluate(axe)
     faults = (
         f"axe.run('#figure-{name}').then(({{ violations }}) => violations.map(({{ id }}) => id))"
