@@ -67,6 +67,10 @@ def test_a_tap_opens_a_card_before_it_follows_the_permalink(narrow: Reader) -> N
     assert box is not None
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
+    page.goto(narrow.served + "theory/04-pipelines-and-the-grid/")
+    page.locator(".joined-end > a.citation[data-card]:visible").first.tap()  # it doesn't break
+    cut = "card => card.scrollWidth - card.clientWidth"
+    assert page.locator(".citation-card").evaluate(cut) == 0
     assert not narrow.wrong
 
 

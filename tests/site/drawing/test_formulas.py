@@ -128,7 +128,8 @@ def test_every_font_that_the_style_names_first_is_served() -> None:
         ("5as²b and s/(6h + s), 6PD / (N · F)", "as b s h s PD N F"),
         ("34 sbh, 72 sbh²/t, 8 sbf, F/(4B)", "sbh sbh t sbf F B"),
         ("16/72 · (t − 1) · F/(hB) of sbh", "t F hB sbh"),
-        ("a 70B model at 5 GiB/s sends 8 B; d't, Intel(R), x-th, ZB2P; ¿Y si no? Y más", ""),
+        ("a rank's 70B model at 5 GiB/s sends 8 B; d't, Intel(R), x-th, 1F1B, ZB2P", ""),
+        ("¿Y si no? Y más", ""),
     ],
 )
 def test_letters_of_formulas_in_a_sentence_look_as_displayed(text: str, letters: str) -> None:

@@ -363,7 +363,7 @@ def test_each_moment_of_a_schedule_says_who_computes_and_what_is_alive(
     last = Weight if any(isinstance(span.action, Weight) for span in spans) else Backward
     keys = ("kind", "stages", "microBatches", "backward")
     shown = read_moments(reader, "schedule", dict(zip(keys, settings, strict=True)))
-    peak = 0.0
+    peak, pieces = 0.0, chunks_in(built)
     for now, picture in zip(times, shown, strict=True):
         assert picture["later"] == [span.start > now for span in spans]
         assert picture["now"] == pytest.approx(100 * now / times[-1])
@@ -375,8 +375,8 @@ def test_each_moment_of_a_schedule_says_who_computes_and_what_is_alive(
         busy = sum(any(s.start <= now < s.end for s in stage) for stage in timeline)
         peak = max(peak, live[0])
         text = words["moment"].format(
-            now=f"{now:g}", end=f"{times[-1]:g}", busy=busy, stages=len(timeline),
-            live=", ".join(f"{count / chunks_in(built):g}" for count in live),
+            now=f"{now / pieces:g}", end=f"{times[-1] / pieces:g}", busy=busy,
+            stages=len(timeline), live=", ".join(f"{count / pieces:g}" for count in live),
         )  # fmt: skip
         assert picture["text"] == (words["still"] if now == times[-1] else text)
     assert peak == peak_live(built[0])

@@ -62,7 +62,8 @@ SHOWN = r"""seen => {
     options: [...document.querySelectorAll(
       ".whole, [class^=joined]:has(.formula), [class^=joined]:has(.citation:not(td *))")]
       .filter(isBroken).map(option => option.textContent),
-    broken: count("div.mermaid[data-error], .formula-error"),
+    broken: count("div.mermaid[data-error], .formula-error") + [...document.querySelectorAll(
+      "div.formula")].filter(each => each.scrollWidth > each.clientWidth + 1).length,
     formulas: count(".formula .katex"),
     questions: count("details.question"),
     width: document.documentElement.scrollWidth,

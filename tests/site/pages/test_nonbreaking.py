@@ -16,7 +16,7 @@ from tests.site.parsed import apply_change
     ("text", "whole"),
     [
         ("so 15 %.", "so 15~%."),
-        ("324 µs and 2.01 GB/s", "324~µs and 2.01~GB/s"),
+        ("324 µs at 2.01 GiB/s = 2.2 s", "324~µs at 2.01~GiB/s = 2.2~s"),
         ("196 608 de vuelta; 2000 rondas", "196~608 de vuelta; 2000 rondas"),
         ("(60.7 ms – 65.4 ms)", "({60.7~ms – 65.4~ms})"),
         ("(0.71× – 0.77×)", "({0.71× – 0.77×})"),

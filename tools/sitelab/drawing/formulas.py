@@ -13,7 +13,7 @@ from sitelab.pages.tree import Element
 from sitelab.rendering import load_words
 
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
-_PRODUCTS = r"sb[fgh]|hB|PT|PD|sh|gh|fh|gP|vp|vh"
+_PRODUCTS = r"sb[fgh]|hB|PT|PD|sh|gh|fh|gP|v[hmp]"
 _NOT_AFTER = r"(?<![^\W\d²³])(?<![\d'’.#-])(?<!\d[ \xa0])(?!(?<=[a-zB]/)s)(?!(?<=\().\))"
 # A sentence that begins with the Spanish word for "and".
 _AND = r"(?!(?:(?<=¿)|(?<=[.?!]\s))Y\s[a-z])"

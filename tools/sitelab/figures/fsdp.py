@@ -55,15 +55,15 @@ def format_answers(at: dict[str, Any], words: dict[str, str]) -> dict[str, str]:
 
     def format_peak(*kinds: str) -> str:
         count = step.peak(*kinds)
-        return words["peak"].format(count=count, size=embed.format_bytes(count * size))
+        text = words["peak-one" if count == 1 else "peak"]
+        return text.format(count=count, size=embed.format_bytes(count * size))
 
-    traffic = fully_sharded(
-        sizes, ranks=at["ranks"], itemsize=1, reshards_after_forward=at["reshards"]
-    )
-    exposed = {"exposed": f"{step.exposed:g}", "end": f"{step.end:g}"}
-    share = embed.format_percent(step.exposed / step.end)
+    cut = {"ranks": at["ranks"], "reshards_after_forward": at["reshards"]}
+    traffic = fully_sharded(sizes, itemsize=1, **cut)
+    shares = {"exposed": f"{step.exposed:g}", "end": f"{step.end:g}"}
+    shares["share"] = embed.format_percent(step.exposed / step.end)
     return {
-        "exposed": words["of-step"].format(**exposed, share=share),
+        "exposed": words["of-step"].format(**shares),
         "whole": format_peak("parameters"),
         "both": format_peak("parameters", "gradient"),
         "sent": embed.format_bytes(traffic.wire),

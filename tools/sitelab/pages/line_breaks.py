@@ -23,7 +23,7 @@ _END = r"[−-]?\d[\d.,\xa0]*(?<!,)(?:\xa0?(?:[%×]|[^\W\d_]{1,3}(?:/s)?))?"  # 
 _INTERVAL = rf"\[{_END}, {_END}\]|(?<![\w.,]){_END} – {_END}"
 # Numbers and names of one or two letters, with an index, brackets and a fraction's line.
 _OPERAND = r"[(\[√]*[−±]?(?:\d[\d.,]*|[^\W\d_]{1,2})[₀-₉⁰¹²³⁴-⁹′!%×]*[)\]]*(?:/[\w(]{1,3}[)\]]*)?"
-_FORMULA = rf"(?<![\w,.]){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
+_FORMULA = rf"(?<![\w,.])(?<!B/){_OPERAND}(?: [−+·×÷/=<>≤≥≈] {_OPERAND})+(?![\w²₀-₉])"
 _WHOLE = re.compile(f"({_INTERVAL}|{_FORMULA})")
 _LONGEST = 32  # characters that a telephone's line has room for
 _OPENING, _CLOSING = "([«“¿¡", ",.;:!?)]»”…"

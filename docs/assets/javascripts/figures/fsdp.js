@@ -152,7 +152,7 @@
         lanes(memory.filter((span) => span.kind === kind)).map((lane) => track(lane, end, "play-lane")))));
     tracks.toggleAttribute("data-many", tracks.querySelectorAll(".play-lane").length > 8);
     const bytes = data.bytes[at.unit];
-    const text = (count) => words.peak.replace("{count}", count).replace("{size}", size(count * bytes));
+    const text = (count) => words[count === 1 ? "peak-one" : "peak"].replace("{count}", count).replace("{size}", size(count * bytes));
     answer(figure, "exposed", words["of-step"].replace("{exposed}", exposed).replace("{end}", end)
       .replace("{share}", percent(exposed / end)));
     answer(figure, "whole", text(peak(memory.filter(({ kind }) => kind === "parameters"))));

@@ -380,14 +380,18 @@
   field.setAttribute("aria-label", "config.json");
   const status = element("p", { className: "play-note", hidden: true });
   status.setAttribute("role", "status");
+  /* Why the settings are refused: the picture is then of those before, which no button may judge. */
+  const refusal = () => {
+    const refused = panel.querySelector("[aria-invalid='true']");
+    return refused && document.getElementById(refused.getAttribute("aria-describedby")).textContent;
+  };
   const button = element("button", { type: "button", textContent: words.read });
   button.addEventListener("click", () => {
     const settings = readConfig(field.value, data);
     if (typeof settings !== "string") change(settings);
     status.hidden = false;
-    const refused = panel.querySelector("[aria-invalid='true']");
     status.textContent = typeof settings === "string" ? settings :
-      [words["was-read"], refused && document.getElementById(refused.getAttribute("aria-describedby")).textContent].filter(Boolean).join(" ");
+      [words["was-read"], refusal()].filter(Boolean).join(" ");
   });
   panel.querySelector(".play-share").before(element("details", { className: "play-paste" },
     element("summary", { textContent: words.paste }), field, button, status));
@@ -410,8 +414,11 @@
   block(words.own, element("p", { className: "play-note", textContent: words["own-gib"] }), gib,
     press(words["own-use"], () => {
       const measured = Number(gib.value) * 2 ** 30;
-      if (!(measured > 0 && measured < 2 ** 50)) { learned.textContent = words["own-not"]; return; }
-      own.push({ row: sizesOf(judge(last, data).lines, data.bias.state), measured });
+      const row = sizesOf(judge(last, data).lines, data.bias.state);
+      const wrong = refusal() || (!(measured > 0 && measured < 2 ** 50) && words["own-not"]) ||
+        (measured < row[1] && words["own-below"].replace("{state}", (row[1] / 2 ** 30).toPrecision(3)));
+      if (wrong) { learned.textContent = wrong; return; }
+      own.push({ row, measured });
       recount();
     }), press(words["own-forget"], () => { own.length = 0; recount(); }), learned);
 
@@ -422,9 +429,10 @@
     .map((name) => (settings[name] === true ? words[name] :
       `${words[name]}: ${words[`${name}-${settings[name]}`] ?? settings[name]}`)).join(" · ");
   block(words.nearest, press(words["nearest-find"], () => {
+    const refused = refusal();
     const isFitting = judge(last, data).verdict === "fits";
-    const layouts = isFitting ? [] : nearest(last, data);
+    const layouts = refused || isFitting ? [] : nearest(last, data);
     list.replaceChildren(...layouts.map((settings) => element("li", {}, press(describe(settings), () => change(settings)))));
-    if (!layouts.length) list.append(element("li", { textContent: words[isFitting ? "nearest-fits" : "nearest-none"] }));
+    if (!layouts.length) list.append(element("li", { textContent: refused || words[isFitting ? "nearest-fits" : "nearest-none"] }));
   }), list);
 })();

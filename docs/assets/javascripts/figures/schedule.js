@@ -107,7 +107,7 @@
     markMoment(figure.querySelector(".play-tracks"), now, end);
     if (now === end) return words.still;
     const busy = spans.filter((stage) => stage.some((span) => span.start <= now && now < span.end));
-    return words.moment.replace("{now}", now).replace("{end}", end).replace("{busy}", busy.length)
+    return words.moment.replace("{now}", now / chunks).replace("{end}", end / chunks).replace("{busy}", busy.length)
       .replace("{stages}", spans.length)
       .replace("{live}", spans.map((stage) => live(stage, chunks, now)).join(", "));
   }
