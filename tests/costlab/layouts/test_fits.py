@@ -291,6 +291,7 @@ def test_zero_cuts_an_experts_state_over_the_ranks_that_hold_that_expert() -> No
         ("--measured tensr=2,gib=3", "with the names of options"),
         ("--measured tensor=x,gib=3", "tensor: 'x' is not a valid integer"),
         ("--measured tensor=3,gib=3", "does not divide 8 ranks"),
+        ("--measured 7", "weights, gradients and optimizer alone take 135 GiB of that layout"),
     ],
 )
 def test_an_impossible_plan_is_refused_in_a_sentence(

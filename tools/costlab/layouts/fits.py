@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from costlab.layouts import memory
-from costlab.layouts.model import LayoutError, Model, Plan, check, layers_of_stages
+from costlab.layouts.model import LayoutError, Model, Plan, check, layers_of_stages, refuse
 from costlab.layouts.model_config import PROGRAMS, layout_options, parse_measured, read_layout
-from costlab.layouts.stack_memory import GIB, Estimate, estimate, usable_bytes, worst_rank
+from costlab.layouts.stack_memory import GIB, STATE, Estimate, estimate, usable_bytes, worst_rank
 from costlab.record.options import write_json
 
 DEEPEST, SHOWN = 3, 5  # changes in a row that are tried; layouts that are listed
@@ -89,6 +89,10 @@ def command(card: str, measured: tuple[str, ...], output_format: str, **named: A
             (worst_rank(*read_layout(own)), gib * GIB)
             for own, gib in parse_measured(measured, "gib", named)
         ]
+        for own_rank, size in own_runs:
+            state = sum(own_rank[kind] for kind in STATE) / GIB
+            refuse((size < state * GIB, f"--measured {size / GIB:g}: weights, gradients and "
+                    f"optimizer alone take {state:.3g} GiB of that layout"))  # fmt: skip
     except LayoutError as fault:
         raise click.UsageError(str(fault)) from None
     room, stages = usable_bytes(card), memory.all_ranks(model, plan)
