@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +108,13 @@ def test_every_command_in_python_is_read_by_ruff_and_mypy() -> None:
     assert commands <= {*settings["files"]}
     rooms = {path.parent.name for path in (ROOT / "tools").glob("*/__init__.py")}
     assert {f"tools/{room}" for room in rooms} <= {*settings["files"]}
+
+
+@pytest.mark.parametrize("name", [".ci/pythons", ".ci/lowest", "Makefile"])
+def test_each_path_of_a_test_that_a_program_names_is_here(name: str) -> None:
+    named = re.findall(r"tests/[\w/{},.*-]+", (ROOT / name).read_text("utf-8"))
+    listed = run_program(["bash", "-c", f"ls -d {' '.join(named)}"], cwd=ROOT)
+    assert named and not listed.returncode, listed.stderr
 
 
 def write_executable(path: Path, text: str) -> None:
