@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -40,6 +41,7 @@ SMALL: dict[str, Any] = {
     "layers": 2, "hidden": 16, "heads": 8, "vocabulary": 70, "sequence": 8, "batch": 8,
     "microbatches": 1, "steps": 3, "lr": 1e-2, "dtype": "float64",
 }  # fmt: skip
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 GRIDS = list(itertools.product((1, 2, 4, 8), repeat=3))
 
 
@@ -262,7 +264,11 @@ def saved_and_loaded(forked: bool) -> tuple[str, list[float]]:
         if forked:
             place = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
             agent = LaunchConfig(1, 1, 2, start_method="forkserver", max_restarts=0, **place)
+            # torch's agent leaves its handlers, which would take a later test's Ctrl-C.
+            handlers = {number: signal.getsignal(number) for number in SIGNALS}
             elastic_launch(agent, run_forked)(name, *arguments)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
             printed = "".join(Path(name, f"rank-{rank}").read_text("utf-8") for rank in range(2))
         else:
             printed = run(TRAIN, *arguments, ranks=2)
