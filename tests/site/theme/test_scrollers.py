@@ -76,7 +76,7 @@ def test_a_table_says_how_many_columns_follow(open_reader: OpenReader) -> None:
     assert table.evaluate(line) == '"2 columnas más →"'
     assert "gradient" in table.evaluate("table => getComputedStyle(table).background")
     table.evaluate("table => { table.scrollLeft = 1e6; }")
-    reader.until("() => document.querySelector('[data-more=start]').dataset.columns === '\u00a0'")
+    reader.until("() => document.querySelector('[data-more=start]')?.dataset.columns === '\u00a0'")
 
 
 @pytest.mark.parametrize("address", COURSE)
