@@ -32,8 +32,8 @@ LIMITS = {
     # and `predict` (1,330); FSDP's buffers, and a line for each tensor (45). The terms of a layer,
     # which shardlab had twice (25), and step times of models with experts (70). What steps hold on
     # a GPU (88). Names of options in errors, FSDP that cuts weights by default (4).
-    # Measured runs that cannot be (4).
-    "tools/costlab": (6_000, 10_036),
+    # Measured runs that cannot be (4), a folder too long for sockets (8).
+    "tools/costlab": (6_000, 10_044),
     # With the page of all cards (50 lines), FSDP's step (105) and the process grid (105), a ring's
     # steps (95), the causal square (80), memory over two steps (130), a collective's fit (10).
     # With drawings (60), the plain tree (85), an answer while the site is built (65), bars and
@@ -51,7 +51,7 @@ LIMITS = {
     "tools/pages": (1_600, 2_495),
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-TESTS = (36_000, 51_054)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 51_064)  # lines of all tests: wanted, and at most today
 FILES = 471  # in all these rooms; the plan asks for 370
 SMALL, SHORTEST = 2, 30  # at most so many files have fewer lines
 FOLDER = 15  # Python files in a folder

@@ -185,7 +185,8 @@ def run_afresh(
     return run_program(
         [sys.executable, *launcher, str(script), *words, "--out", str(folder / "one.json")],
         cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": PATH} | environment,
+        # Above the test's own folder, whose path may be too long for a socket.
+        env=os.environ | {"TMPDIR": str(folder.parent), "PYTHONPATH": PATH} | environment,
     )
 
 
@@ -212,6 +213,16 @@ def test_started_afresh_a_killed_rank_leaves_what_was_measured(
     assert done.returncode != 0
     assert len(error_lines(done)) == 1
     load_partial(tmp_path / "one.json")
+
+
+@pytest.mark.ci
+def test_a_folder_that_is_too_long_for_sockets_is_said_so(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    done = run_afresh(tmp_path, "counts", FAULT="none", TMPDIR=str(long))
+    assert done.returncode == 1
+    (line,) = error_lines(done)
+    assert "set TMPDIR to a shorter one" in line
 
 
 def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(tmp_path: Path) -> None:

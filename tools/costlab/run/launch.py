@@ -106,8 +106,16 @@ class _Launch:
                 args=(child_end, Place(rank, ranks, self._folder.name, timeout), measure, settings),
                 daemon=True,
             )
-            with _without_interrupts():
-                worker.start()
+            try:
+                with _without_interrupts():
+                    worker.start()
+            except OSError as fault:
+                if "AF_UNIX path too long" not in str(fault):
+                    raise
+                folder = tempfile.gettempdir()
+                raise LaunchError(
+                    f"{folder}: too long for sockets: set TMPDIR to a shorter one"
+                ) from None
             child_end.close()
             self._pipes[ours] = rank
             self._workers.append(worker)
