@@ -51,7 +51,7 @@ LIMITS = {
     "tools/pages": (1_600, 2_495),
     "experiments": (1_900, 3_473),  # with the museum's rooms, a grader of each sentence, and lab 06
 }
-TESTS = (36_000, 51_064)  # lines of all tests: wanted, and at most today
+TESTS = (36_000, 51_068)  # lines of all tests: wanted, and at most today
 FILES = 471  # in all these rooms; the plan asks for 370
 SMALL, SHORTEST = 2, 30  # at most so many files have fewer lines
 FOLDER = 15  # Python files in a folder

@@ -243,9 +243,13 @@ def test_an_error_on_this_rank_is_not_taken_for_a_lost_peer(pool, link: str) -> 
     pool(2).stop()  # what shared memory began is still under way
 
 
-def test_a_process_is_alive_where_the_system_has_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("has_proc", "state"), [(False, "alive"), (True, "dead")])
+def test_a_process_without_a_file_has_just_ended_unless_the_system_has_none(
+    monkeypatch: pytest.MonkeyPatch, has_proc: bool, state: str
+) -> None:
     def refuse(_: Path) -> str:
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "read_text", refuse)
-    assert state_of(os.getpid()) == "alive"
+    monkeypatch.setattr(Path, "exists", lambda _: has_proc)
+    assert state_of(os.getpid()) == state

@@ -64,6 +64,6 @@ def state_of(pid: int) -> str:
     try:
         # The second field of stat is the program's name, in parentheses, and may hold anything.
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except OSError:  # a system without /proc
-        return "alive"
+    except OSError:  # it ended just now, or this system has no /proc
+        return "dead" if Path("/proc/self").exists() else "alive"
     return _STATES.get(after_name.split()[0], "alive")
